@@ -1,0 +1,1 @@
+"""Deployment material; `deploy.local` is the demo and test equipment."""

@@ -1,0 +1,1 @@
+"""Demo and test equipment: embedded services, the real proxy, a stand-in engine, recorded work."""

@@ -1,0 +1,1 @@
+"""Where call events leave the proxy process: Redis stream, spool, SpendLogs, metrics, spans."""

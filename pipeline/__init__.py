@@ -1,0 +1,1 @@
+"""Telemetry pipeline: a week of gateway traffic to four figures and a sizing plan."""

@@ -1,0 +1,1 @@
+"""Readers of outside sources; each writes raw Parquet into the lake."""

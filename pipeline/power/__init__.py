@@ -1,0 +1,1 @@
+"""Energy per window and boundary."""

@@ -1,0 +1,1 @@
+"""Charts, template and writers of the weekly report."""

@@ -1,0 +1,1 @@
+"""Pure sizing model: geometry, KV, concurrency, fleet, gateway, money."""
