@@ -86,7 +86,9 @@ FIELDS: Final[tuple[Field, ...]] = (
     _f("call_index", "int", "1-based number of the call in its turn, when the request shows it", row=True),
     _f("turn_evidence", "str", "E1 to E5", row=True),
     _f("initiator", "str", "user | agent | auxiliary | compaction | unknown", row=True),
-    _f("compaction_hint", "bool", "the client said that this call follows or performs a compaction", row=True),
+    _f(
+        "compaction_hint", "bool", "the client said that this call follows or performs a compaction", row=True
+    ),
     _f("client", "str", "claude-code | codex | opencode | copilot | other | unknown", row=True),
     _f("client_version", "str", "version from the user agent, at most 32 characters", row=True),
     _f("user_hash", "str", "keyed hash of end user, else user id, else key", row=True),
@@ -107,15 +109,24 @@ FIELDS: Final[tuple[Field, ...]] = (
     _f("plugin_version", "str", "version of this plugin"),
     # -- usage (tokens)
     _f("input_tokens", "int", "all prompt tokens, cached and written ones included"),
-    _f("cached_tokens", "int", "prompt tokens that the backend served from its prefix cache; null unknown", row=True),
-    _f("cache_write_tokens", "int", "prompt tokens newly written to a provider cache; null unknown", row=True),
+    _f(
+        "cached_tokens",
+        "int",
+        "prompt tokens that the backend served from its prefix cache; null unknown",
+        row=True,
+    ),
+    _f(
+        "cache_write_tokens", "int", "prompt tokens newly written to a provider cache; null unknown", row=True
+    ),
     _f("output_tokens", "int", "generated tokens, reasoning included"),
     _f("reasoning_tokens", "int", "generated reasoning tokens; null unknown"),
     _f("usage_source", "str", "provider | estimated | none", row=True),
     # -- prefix (bytes of our canonical serialisation, in the provider's order)
     _f("message_count", "int", "messages or items in the request"),
     _f("prompt_bytes", "int", "canonical bytes of tools + system + messages", row=True),
-    _f("shared_bytes", "int", "longest prefix sent before by this (session, agent, model), any age", row=True),
+    _f(
+        "shared_bytes", "int", "longest prefix sent before by this (session, agent, model), any age", row=True
+    ),
     _f("prefix_steps", "steps", "[[age s, shared bytes], …] by rising age: prefix within a retention"),
     _f("break_reason", "str", "why the prefix ended: see BREAK_REASONS", row=True),
     _f("idle_ms", "float", "since the previous call of the stream ended; null for the first", row=True),

@@ -1,0 +1,317 @@
+"""From facts about a request and its end to event records: the heart of the plugin, without LiteLLM.
+
+:meth:`Recorder.begin` runs on the request path: identity, turn, digests, prefix, an ``open`` record.
+:meth:`Recorder.finish` runs after the answer: one ``final`` record, whatever fires how often.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from gateway_plugin import identity as ident
+from gateway_plugin import prefix, turns
+from gateway_plugin.event import OUTCOME_RANK, SCHEMA_VERSION, new_event_id
+from gateway_plugin.hashing import Hasher
+from gateway_plugin.settings import PluginSettings
+from gateway_plugin.state import SessionState, Stream
+from gateway_plugin.usage import Usage
+
+#: Ended calls remembered so that a second ending of the same call is a counted no-op.
+_FINISHED_MAX: Final = 20_000
+_OPEN_MAX: Final = 50_000
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """What is known when a request is first seen. Times: UTC microseconds; queue in ms."""
+
+    body: Mapping[str, Any]
+    headers: object
+    client_metadata: Mapping[str, Any]
+    auth: ident.Auth
+    proxy_session: str | None
+    route: str
+    call_type: str
+    litellm_call_id: str | None
+    received_us: int
+    queue_ms: float | None
+
+
+@dataclass(slots=True)
+class OpenCall:
+    """A call under way. ``mono`` is the monotonic clock at the pre-call hook, seconds."""
+
+    record: dict[str, Any]
+    mono: float
+    seen_us: int
+    chain: prefix.Chain | None = None
+    stream: Stream | None = None
+    model: str = ""
+    failed_attempts: int = 0
+
+    @property
+    def event_id(self) -> str:
+        """The call's event id."""
+        return str(self.record["event_id"])
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a call ended. ``None`` means unknown. Instants are UTC microseconds of this host's clock."""
+
+    outcome: str
+    ended_us: int | None = None
+    first_token_us: int | None = None
+    handoff_us: int | None = None
+    usage: Usage = field(default_factory=Usage)
+    model: str | None = None
+    deployment_id: str | None = None
+    provider: str | None = None
+    attempts: int | None = None
+    error_class: str | None = None
+    status_code: int | None = None
+    response_cache_hit: bool | None = None
+    degraded: bool = False
+
+
+def now_us() -> int:
+    """UTC epoch microseconds."""
+    return time.time_ns() // 1000
+
+
+class Recorder:
+    """Builds records and hands them to the sinks. Single-threaded: event loop only."""
+
+    def __init__(
+        self,
+        settings: PluginSettings,
+        hasher: Hasher,
+        *,
+        emit: Callable[[dict[str, Any]], None],
+        versions: tuple[str, str],
+        seed: int,
+    ) -> None:
+        self._settings = settings
+        self._hasher = hasher
+        self._emit = emit
+        self._litellm_version, self._plugin_version = versions
+        self._seed = seed
+        self.state = SessionState(
+            max_streams=settings.max_streams,
+            max_bytes=settings.max_state_bytes,
+            heads_per_model=settings.heads_per_model,
+            seed=seed,
+        )
+        self.open_calls: OrderedDict[str, OpenCall] = OrderedDict()
+        self._finished: OrderedDict[str, int] = OrderedDict()
+        self.counts: Counter[str] = Counter()
+
+    # -- request path
+
+    def begin(self, arrival: Arrival) -> OpenCall:
+        """Enter one request and emit its ``open`` record."""
+        started = time.monotonic()
+        body, settings, hasher = arrival.body, self._settings, self._hasher
+        items = turns.items_of(body)
+        chain = prefix.build(body, items, seed=self._seed, max_bytes=settings.max_prompt_bytes)
+        request = ident.Request(
+            headers=ident.canonical_headers(arrival.headers),
+            body=body,
+            metadata=arrival.client_metadata,
+            proxy_session=arrival.proxy_session,
+        )
+        material = (
+            f"{chain.system_digest:016x}",
+            f"{chain.first_user_digest:016x}" if chain.first_user_digest else "",
+        )
+        who = ident.resolve(
+            request, arrival.auth, hasher, head_material=material, user_precedence=settings.user_precedence
+        )
+        agent_id, agent_kind = who.agent_id, who.agent_kind
+        if who.session_key and agent_kind == "main" and items:
+            agent_id = self.state.agent_of(who.session_key, chain, len(items))
+            agent_kind = "main" if agent_id == "main" else "subagent"
+        turn = turns.analyse(
+            body, who.hints, hasher, session_key=who.session_key, agent_id=agent_id, agent_kind=agent_kind
+        )
+        seen = now_us()
+        model = str(body.get("model") or "")[:256]
+        event_id = new_event_id(seen * 1000)
+        call = OpenCall({"event_id": event_id}, started, seen, chain, None, model)
+        record: dict[str, Any] = {
+            "schema": SCHEMA_VERSION,
+            "event_id": event_id,
+            "stage": "open",
+            "outcome": "open",
+            "started_us": arrival.received_us,
+            "session_key": who.session_key,
+            "session_id": who.session_id,
+            "session_source": who.session_source,
+            "session_evidence": who.session_evidence,
+            "agent_id": agent_id,
+            "agent_kind": agent_kind,
+            "parent_agent_id": who.parent_agent_id or ("main" if agent_kind == "subagent" else None),
+            "turn_id": turn.turn_id,
+            "turn_index": turn.turn_index,
+            "call_index": turn.call_index,
+            "turn_evidence": turn.evidence,
+            "initiator": turn.initiator,
+            "compaction_hint": True if who.hints.compaction or turn.after_compaction else None,
+            "client": who.client,
+            "client_version": who.client_version,
+            "user_hash": who.user_hash,
+            "user_source": who.user_source,
+            "service_key": arrival.auth.key_alias in settings.service_keys,
+            "key_alias": arrival.auth.key_alias,
+            "team_id": arrival.auth.team_id,
+            "route": arrival.route,
+            "call_type": arrival.call_type,
+            "stream": body.get("stream") is True,
+            "model_group": model,
+            "litellm_call_id": arrival.litellm_call_id,
+            "litellm_version": self._litellm_version,
+            "plugin_version": self._plugin_version,
+            "message_count": len(items),
+            "prompt_bytes": chain.total_bytes,
+            "system_digest": self._stored("system", chain.system_digest),
+            "tools_digest": self._stored("tools", chain.tools_digest),
+            "head_digest": self._stored(
+                "head", chain.tools_digest, chain.system_digest, chain.first_user_digest
+            ),
+            "tool_count": chain.tool_count,
+            "tools_bytes": chain.tools_bytes,
+            "truncated": chain.truncated or None,
+            "queue_ms": arrival.queue_ms,
+            "tool_ms": who.hints.tool_ms,
+            "state": "off",
+        }
+        if chain.fallbacks:
+            self.counts["serialise_fallback"] += chain.fallbacks
+        if who.session_key and items:
+            stream = self.state.stream(who.session_key, agent_id)
+            call.stream = stream
+            facts = self.state.begin(
+                stream,
+                chain,
+                body,
+                model=model,
+                event_id=event_id,
+                now_us=arrival.received_us,
+                compaction_hint=turn.after_compaction or who.hints.compaction,
+            )
+            turn_id, turn_index, call_index = self.state.settle_turn(stream, turn)
+            record |= {
+                "turn_id": turn_id,
+                "turn_index": turn_index,
+                "call_index": call_index,
+                "shared_bytes": facts.shared_bytes,
+                "prefix_steps": [[round(age, 3), size] for age, size in facts.steps],
+                "break_reason": facts.reason,
+                "idle_ms": facts.idle_ms,
+                "previous_event_id": facts.previous_event_id,
+                "state": "local",
+            }
+        call.record = record
+        self.open_calls[event_id] = call
+        if len(self.open_calls) > _OPEN_MAX:
+            _, oldest = self.open_calls.popitem(last=False)
+            self.counts["open_table_full"] += 1
+            self._close_aborted(oldest)
+        record["plugin_ms"] = round((time.monotonic() - started) * 1e3, 3)
+        self._emit(record)
+        self.counts["begun"] += 1
+        return call
+
+    def _stored(self, domain: str, *values: int) -> str | None:
+        """Return what may be stored of an in-memory digest: a keyed one, 16 hex; None for nothing."""
+        if not any(values):
+            return None
+        return self._hasher.digest(domain, b"".join(v.to_bytes(8, "big") for v in values))
+
+    # -- after the answer
+
+    def finish(self, call: OpenCall, ending: Ending) -> dict[str, Any] | None:
+        """Emit the final record of *call*; return it, or None when it had ended as well before."""
+        event_id = call.event_id
+        rank = OUTCOME_RANK[ending.outcome]
+        done = self._finished.get(event_id)
+        if done is not None and rank <= done:
+            self.counts["duplicate_ending"] += 1
+            return None
+        first_time = done is None
+        self._finished[event_id] = rank
+        while len(self._finished) > _FINISHED_MAX:
+            self._finished.popitem(last=False)
+        self.open_calls.pop(event_id, None)
+        record = self._final_record(call, ending)
+        if first_time and call.stream is not None and call.chain is not None:
+            sent = ending.outcome != "rejected" and not ending.response_cache_hit
+            self.state.end(call.stream, call.chain, call.model, record["ended_us"], sent=sent)
+        self._emit(record)
+        self.counts[f"final_{ending.outcome}"] += 1
+        return record
+
+    def _final_record(self, call: OpenCall, ending: Ending) -> dict[str, Any]:
+        record = dict(call.record)
+        received = int(record["started_us"])
+        elapsed_us = (time.monotonic() - call.mono) * 1e6
+        before_us = max(0, call.seen_us - received)
+        lag_us = 0.0
+        if ending.ended_us is not None:
+            # The end was stamped on the wall clock before this code ran: take only that lag from it, within
+            # the monotonic interval, so that a stepped clock cannot bend the duration.
+            lag_us = min(max(0.0, now_us() - ending.ended_us), elapsed_us)
+        duration_us = before_us + elapsed_us - lag_us
+
+        def since_receipt(instant_us: int | None) -> float | None:
+            if instant_us is None:
+                return None
+            ms = (instant_us - received) / 1e3
+            return round(ms, 3) if -1.0 <= ms <= duration_us / 1e3 + 1.0 else None
+
+        overhead = since_receipt(ending.handoff_us)
+        ttft = since_receipt(ending.first_token_us) if record["stream"] else None
+        usage = ending.usage
+        record |= {
+            "stage": "final",
+            "outcome": ending.outcome,
+            "ended_us": received + int(duration_us),
+            "duration_ms": round(duration_us / 1e3, 3),
+            "overhead_ms": overhead,
+            "pre_call_ms": None if overhead is None else round(max(0.0, overhead - before_us / 1e3), 3),
+            "ttft_ms": ttft,
+            "model": ending.model,
+            "deployment_id": ending.deployment_id,
+            "provider": ending.provider,
+            "input_tokens": usage.input,
+            "cached_tokens": usage.cached,
+            "cache_write_tokens": usage.cache_write,
+            "output_tokens": usage.output,
+            "reasoning_tokens": usage.reasoning,
+            "usage_source": usage.source,
+            "attempts": ending.attempts,
+            "error_class": ending.error_class,
+            "status_code": ending.status_code,
+            "response_cache_hit": ending.response_cache_hit,
+            "degraded": ending.degraded or None,
+        }
+        if usage.suspect:
+            self.counts["suspect_usage"] += 1
+        return record
+
+    def _close_aborted(self, call: OpenCall) -> None:
+        self.finish(call, Ending("aborted"))
+
+    def close_stale(self) -> int:
+        """Close calls open for too long as aborted (a later success still wins); return how many."""
+        limit = time.monotonic() - self._settings.open_timeout_s
+        stale = [c for c in self.open_calls.values() if c.mono < limit]
+        for call in stale:
+            self._close_aborted(call)
+        if stale:
+            self.counts["watchdog_aborted"] += len(stale)
+        return len(stale)

@@ -1,0 +1,118 @@
+"""Settings of the plugin: one typed table, from the environment or a section of the proxy's config.yaml.
+
+Precedence: environment ``AGENTWATT_PLUGIN__<NAME>`` > ``agentwatt_plugin:`` section of config.yaml > plain
+``REDIS_URL`` for the Redis address > default. A wrong value never stops the proxy: the caller catches
+:class:`SettingsError`, logs one line and leaves telemetry off.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+from pydantic import AliasChoices, Field, SecretStr, ValidationError
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+SECTION: Final = "agentwatt_plugin"
+ENV_PREFIX: Final = "AGENTWATT_PLUGIN__"
+
+
+class SettingsError(ValueError):
+    """A setting has a value that cannot be used; the message names key, value and what is allowed."""
+
+
+class PluginSettings(BaseSettings):
+    """Every setting of the plugin. Sizes in bytes, times in seconds."""
+
+    model_config = SettingsConfigDict(env_prefix=ENV_PREFIX, extra="forbid", populate_by_name=True)
+
+    enabled: bool = Field(True, description="switch the whole plugin off without editing callbacks")
+    secret: SecretStr | None = Field(
+        None, description="key of all stored digests; shared by workers and pipeline"
+    )
+    redis_url: SecretStr | None = Field(
+        None,
+        validation_alias=AliasChoices("redis_url", f"{ENV_PREFIX}REDIS_URL", "REDIS_URL"),
+        description="redis:// or rediss:// address of the event stream; none = no stream",
+    )
+    stream_max_len: int = Field(200_000, ge=1000, description="MAXLEN ~ of the stream, entries")
+    queue_max_events: int = Field(
+        20_000, ge=100, description="bound of the in-process queue; the oldest is dropped"
+    )
+    batch_max_events: int = Field(500, ge=1, le=5000, description="entries per pipeline to Redis")
+    flush_interval_s: float = Field(0.25, gt=0, le=10, description="longest wait before a batch is written")
+    redis_timeout_s: float = Field(2.0, gt=0, le=30, description="deadline of one write to Redis")
+    shutdown_flush_s: float = Field(1.0, ge=0, le=5, description="time to flush at shutdown")
+    open_timeout_s: float = Field(3600.0, gt=0, description="a call open for longer is closed as aborted")
+    max_streams: int = Field(20_000, ge=10, description="streams (session and agent) remembered by a worker")
+    max_state_bytes: int = Field(128 << 20, ge=1 << 20, description="memory for remembered prefix chains")
+    heads_per_model: int = Field(
+        4, ge=1, le=32, description="distinct prompt heads kept per stream and model"
+    )
+    max_prompt_bytes: int = Field(
+        4 << 20, ge=1 << 16, description="prompts above this are not digested to the end"
+    )
+    user_precedence: tuple[str, ...] = Field(
+        ("end_user", "user_id", "key"), description="which of end_user, user_id and key names the person"
+    )
+    service_keys: frozenset[str] = Field(
+        frozenset(), description="aliases of keys that belong to unattended work: they have no human-hours"
+    )
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Let the environment win over the file, whose section arrives as init values."""
+        return env_settings, init_settings
+
+
+def load(config_path: str | None = None) -> PluginSettings:
+    """Return the settings.
+
+    Args:
+        config_path: the proxy's config.yaml; its ``agentwatt_plugin`` section is read when present.
+
+    Raises:
+        SettingsError: a key is unknown or a value is not allowed.
+    """
+    section = _section(config_path)
+    try:
+        return PluginSettings(**section)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = ".".join(str(p) for p in first["loc"]) or "?"
+        where = f"{ENV_PREFIX}{name.upper()} or {SECTION}.{name}"
+        raise SettingsError(
+            f"agentwatt: setting {name} is not usable: {first['msg']} (set by {where})"
+        ) from None
+
+
+def _section(config_path: str | None) -> dict[str, Any]:
+    if not config_path or "://" in config_path:
+        return {}
+    path = Path(config_path)
+    if not path.is_file():
+        return {}
+    try:
+        document = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
+        raise SettingsError(f"agentwatt: cannot read {path}: {type(error).__name__}") from None
+    section = document.get(SECTION) if isinstance(document, dict) else None
+    if section is None:
+        return {}
+    if not isinstance(section, dict):
+        raise SettingsError(f"agentwatt: {SECTION} in {path} must be a mapping, not {type(section).__name__}")
+    return {str(k): v for k, v in section.items()}
+
+
+def config_path_from_environment() -> str | None:
+    """Return the path of the proxy's config file as the proxy itself stores it."""
+    return os.environ.get("CONFIG_FILE_PATH") or os.environ.get("LITELLM_CONFIG_PATH")
