@@ -46,6 +46,9 @@ class PluginSettings(BaseSettings):
     redis_timeout_s: float = Field(2.0, gt=0, le=30, description="deadline of one write to Redis")
     shutdown_flush_s: float = Field(1.0, ge=0, le=5, description="time to flush at shutdown")
     open_timeout_s: float = Field(3600.0, gt=0, description="a call open for longer is closed as aborted")
+    left_grace_s: float = Field(
+        30.0, ge=0, le=3600, description="wait for an event after the proxy is done with a request's task"
+    )
     max_streams: int = Field(20_000, ge=10, description="streams (session and agent) remembered by a worker")
     max_state_bytes: int = Field(128 << 20, ge=1 << 20, description="memory for remembered prefix chains")
     heads_per_model: int = Field(
