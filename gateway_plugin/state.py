@@ -46,6 +46,8 @@ class Stream:
     turn_index: int = 0
     call_index: int = 0
     heads: OrderedDict[str, list[Head]] = field(default_factory=OrderedDict)
+    #: False once the store let go of it: calls in flight may still hold it, its bytes are accounted no more.
+    kept: bool = True
 
     @property
     def nbytes(self) -> int:
@@ -118,6 +120,7 @@ class SessionState:
         ):
             _, old = self._streams.popitem(last=False)
             self._bytes -= old.nbytes
+            old.kept = False
             self.evicted += 1
 
     def begin(
@@ -172,8 +175,9 @@ class SessionState:
         return known
 
     def _account(self, stream: Stream, before: int) -> None:
-        self._bytes += stream.nbytes - before
-        self._shrink()
+        if stream.kept:
+            self._bytes += stream.nbytes - before
+            self._shrink()
 
     def _remember(self, stream: Stream, chain: Chain, model: str, *, side: bool) -> list[Head]:
         """Keep *chain* as a head of *model*; heads that it extends are covered by it and go: return those."""
