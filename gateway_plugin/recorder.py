@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping
@@ -132,12 +133,22 @@ class Recorder:
             request, arrival.auth, hasher, head_material=material, user_precedence=settings.user_precedence
         )
         agent_id, agent_kind = who.agent_id, who.agent_kind
-        if who.session_key and agent_kind == "main" and items:
-            agent_id = self.state.agent_of(who.session_key, chain, len(items))
-            agent_kind = "main" if agent_id == "main" else "subagent"
         turn = turns.analyse(
             body, who.hints, hasher, session_key=who.session_key, agent_id=agent_id, agent_kind=agent_kind
         )
+        who = self._tie_side_call(who, turn)
+        if who.session_key and agent_kind == "main" and items and self._may_be_unnamed_subagent(who, turn):
+            agent_id = self.state.agent_of(who.session_key, chain, len(items))
+            if agent_id != "main":
+                agent_kind = "subagent"
+                turn = turns.analyse(
+                    body,
+                    who.hints,
+                    hasher,
+                    session_key=who.session_key,
+                    agent_id=agent_id,
+                    agent_kind=agent_kind,
+                )
         seen = now_us()
         model = str(body.get("model") or "")[:256]
         event_id = new_event_id(seen * 1000)
@@ -225,6 +236,27 @@ class Recorder:
         self._emit(record)
         self.counts["begun"] += 1
         return call
+
+    def _tie_side_call(self, who: ident.Identity, turn: turns.Turn) -> ident.Identity:
+        """Give a side call without a session id the session whose first human text it quotes."""
+        user = who.user_hash or ""
+        if not turn.first_user_text:
+            return who
+        if who.session_evidence == "E1" and who.session_key:
+            if turn.initiator != "auxiliary":
+                self.state.link_text(user, turn.first_user_text, (who.session_key, who.session_id))
+        elif turn.initiator == "auxiliary" and (
+            found := self.state.session_of_text(user, turn.first_user_text)
+        ):
+            return dataclasses.replace(
+                who, session_key=found[0], session_id=found[1], session_source="first_user_text"
+            )
+        return who
+
+    @staticmethod
+    def _may_be_unnamed_subagent(who: ident.Identity, turn: turns.Turn) -> bool:
+        """Whether the agent has to be inferred: no client hint names it, and it is no side call."""
+        return who.hints.request_class is None and turn.initiator not in ("auxiliary", "compaction")
 
     def _stored(self, domain: str, *values: int) -> str | None:
         """Return what may be stored of an in-memory digest: a keyed one, 16 hex; None for nothing."""

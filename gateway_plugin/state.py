@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import xxhash
+
 from gateway_plugin import prefix
 from gateway_plugin.prefix import Chain, Head
 from gateway_plugin.turns import Turn
@@ -63,6 +65,7 @@ class SessionState:
     def __init__(self, *, max_streams: int, max_bytes: int, heads_per_model: int, seed: int) -> None:
         self._streams: OrderedDict[tuple[str, str], Stream] = OrderedDict()
         self._known: OrderedDict[str, _Known] = OrderedDict()
+        self._by_text: OrderedDict[tuple[str, int], tuple[str, str | None]] = OrderedDict()
         self._max_streams = max_streams
         self._max_bytes = max_bytes
         self._heads = heads_per_model
@@ -102,6 +105,24 @@ class SessionState:
         if chain.first_user_digest and len(known.main_first_user) < 16:
             known.main_first_user.add(chain.first_user_digest)
         return "main"
+
+    def link_text(self, user: str, text: str, session: tuple[str, str | None]) -> None:
+        """Remember which session of *user* a conversation that starts with *text* belongs to."""
+        key = self._text_key(user, text)
+        self._by_text[key] = session
+        self._by_text.move_to_end(key)
+        while len(self._by_text) > self._max_streams:
+            self._by_text.popitem(last=False)
+
+    def session_of_text(self, user: str, text: str) -> tuple[str, str | None] | None:
+        """Return the session of *user* whose conversation starts with *text*, if this worker saw it.
+
+        Some clients send side calls (titles) without the session's headers; the human text is their only tie.
+        """
+        return self._by_text.get(self._text_key(user, text))
+
+    def _text_key(self, user: str, text: str) -> tuple[str, int]:
+        return user, xxhash.xxh3_64_intdigest(text[:200].encode("utf-8", "surrogatepass"), seed=self._seed)
 
     def stream(self, session_key: str, agent_id: str) -> Stream:
         """Return the stream, made when new and marked as used."""
@@ -179,20 +200,22 @@ class SessionState:
     def settle_turn(stream: Stream, turn: Turn) -> tuple[str | None, int | None, int | None]:
         """Return (turn id, turn index, call index) of a call and move the stream on.
 
-        What the request shows wins; a call without human text of its own (a continuation after a compaction)
-        stays in the turn that the stream was in.
+        A client's own turn id wins. Without one, only a user-initiated call starts a turn: any other stays in
+        the turn that the stream is in, whatever a compaction or an edit did to its history.
         """
-        if turn.turn_id is None:
-            if stream.turn_id is None:
-                return None, turn.turn_index, turn.call_index
-            stream.call_index += 1
+        starts = turn.evidence == "E1" and turn.turn_id is not None
+        starts = starts or (turn.initiator == "user" and turn.turn_id is not None)
+        if not starts and stream.turn_id is not None:
+            stream.call_index = max(turn.call_index or 0, stream.call_index + 1)
             return stream.turn_id, stream.turn_index or None, stream.call_index
+        if turn.turn_id is None:
+            return None, turn.turn_index, turn.call_index
         if turn.turn_id != stream.turn_id:
             stream.turn_id = turn.turn_id
             stream.turn_index = turn.turn_index or stream.turn_index + 1
             stream.call_index = turn.call_index or 1
         else:
-            stream.call_index = turn.call_index or stream.call_index + 1
+            stream.call_index = max(turn.call_index or 0, stream.call_index + 1)
         return stream.turn_id, stream.turn_index, stream.call_index
 
     @staticmethod

@@ -39,7 +39,7 @@ CONTINUATION: Final[tuple[re.Pattern[str], ...]] = tuple(
         r"This session is being continued from a previous conversation",
         r"Another language model started to solve this problem and produced a summary",
         r"<(conversation-summary|summary)>",
-        r"The conversation history before this point was compacted",
+        r"(?i)\b(conversation|session|history|context)\b.{0,60}\b(replaced|continued|compacted|summari[sz]ed)\b",
     )
 )
 
@@ -52,6 +52,16 @@ SUMMARY_REQUEST: Final[tuple[re.Pattern[str], ...]] = tuple(
         r"Provide a detailed prompt for continuing our conversation above",
         r"CRITICAL: Respond with TEXT ONLY\. Do NOT call any tools",
     )
+)
+
+#: The same without a known wording: counts only in a request that offers no tools.
+_SUMMARY_WORDS: Final = re.compile(
+    r"(?i)\b(summary|summari[sz]e|compact)\b.{0,120}\b(conversation|history|session|context)\b", re.DOTALL
+)
+
+#: System prompt of a side call that names the conversation; counts only in a short request without tools.
+_SIDE_CALL: Final = re.compile(
+    r"(?i)\b(title|topic|headline|name) (of|for|that)\b|\btitle generator\b|\bisNewTopic\b"
 )
 
 _REMINDER: Final = re.compile(r"<system-reminder>.*?</system-reminder>", re.DOTALL)
@@ -178,7 +188,26 @@ def _blocks(items: Sequence[Any]) -> tuple[list[_Block], int]:
 
 
 def _matches(patterns: Sequence[re.Pattern[str]], text: str) -> bool:
-    return any(p.search(text[:2000]) or p.search(text[-4000:]) for p in patterns)
+    return any(p.search(text[:400]) for p in patterns)
+
+
+def _asks_for_summary(text: str, offers_tools: bool) -> bool:
+    if _matches(SUMMARY_REQUEST, text):
+        return True
+    return not offers_tools and len(text) > 120 and _SUMMARY_WORDS.search(text[:400]) is not None
+
+
+def _system_text(body: Mapping[str, Any]) -> str:
+    parts = list(_texts(body.get("system", body.get("instructions"))))
+    for item in items_of(body)[:2]:
+        if isinstance(item, Mapping) and item.get("role") in ("system", "developer"):
+            parts.extend(_texts(item.get("content")))
+    return "\n".join(part[:2000] for part in parts)[:2000]
+
+
+def _is_side_call(body: Mapping[str, Any], blocks: Sequence[_Block], offers_tools: bool) -> bool:
+    """A title or topic call: one question, no tools, and a system prompt that asks for a name."""
+    return not offers_tools and len(blocks) == 1 and _SIDE_CALL.search(_system_text(body)) is not None
 
 
 def analyse(
@@ -202,10 +231,15 @@ def analyse(
     first_text = user_blocks[0].text if user_blocks else ""
     continued = bool(user_blocks) and _matches(CONTINUATION, user_blocks[0].text)
     partial = bool(body.get("previous_response_id"))
-    summary = bool(user_blocks) and after == 0 and _matches(SUMMARY_REQUEST, user_blocks[-1].text)
+    offers_tools = bool(body.get("tools"))
+    # The request for a summary may stand in one block with the last tool results.
+    summary = bool(blocks) and _asks_for_summary(blocks[-1].text, offers_tools)
+    side_call = hints.initiator is None and not summary and _is_side_call(body, blocks, offers_tools)
     initiator, evidence = _initiator(
         hints, blocks, summary=summary, continued=continued, agent_kind=agent_kind
     )
+    if side_call:
+        initiator, evidence = "auxiliary", "E3"
     if summary and blocks[-1].user_initiated:
         # The harness asks for a summary inside the current turn; its request is no human text.
         user_blocks = user_blocks[:-1]
