@@ -216,7 +216,7 @@ class ProxyService:
     def wait_for_spend_rows(self, minimum: int, *, timeout_s: float = 60.0) -> int:
         """Wait until at least `minimum` spend rows are written; returns how many there are.
 
-        The proxy writes them in batches: `general_settings.proxy_batch_write_at` seconds apart, 10 when unset.
+        The proxy writes them in batches: `general_settings.proxy_batch_write_at` seconds apart, else 10.
 
         Raises:
             StackError: not reached in time; says how many there are.
