@@ -127,22 +127,31 @@ class PrismaToolchain:
         return self.cache / f"scripts-{_digest(identity.encode())}"
 
     def prepare(self, report: Report = lambda _: None) -> Self:
-        """Install packages, write scripts and generate the client, each only when it is missing.
+        """Make engine and client ready, each only when something is missing.
 
         Safe to call from several programs at once.
 
         Raises:
             StackError: names the step that failed and what to do.
         """
-        self.cache.mkdir(parents=True, exist_ok=True)
-        with _locked(self.cache / "prepare.lock"):
+        self.prepare_engine(report)
+        with self._lock():
+            if not self._generated():
+                report(f"generating the database client of LiteLLM {self.installation.litellm_version}")
+                self._generate()
+        return self
+
+    def prepare_engine(self, report: Report = lambda _: None) -> Self:
+        """Install the npm packages and write the engine scripts; the client is left alone.
+
+        Raises:
+            StackError: npm failed, or there is no Node.js.
+        """
+        with self._lock():
             if not (self.packages / "node_modules").exists():
                 report(f"installing the npm packages of Prisma {PRISMA_VERSION} ({self.node.origin} Node.js)")
                 self._install_packages()
             self._write_scripts()
-            if not self._generated():
-                report(f"generating the database client of LiteLLM {self.installation.litellm_version}")
-                self._generate()
         return self
 
     def environment(self) -> dict[str, str]:
@@ -165,6 +174,14 @@ class PrismaToolchain:
             "PRISMA_HIDE_UPDATE_MESSAGE": "true",
             "CHECKPOINT_DISABLE": "1",  # no call home by the command line
         }
+
+    @contextlib.contextmanager
+    def _lock(self) -> Iterator[None]:
+        """Let one program at a time install or generate."""
+        self.cache.mkdir(parents=True, exist_ok=True)
+        with (self.cache / "prepare.lock").open("a") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
 
     def _install_packages(self) -> None:
         partial = self.packages.with_name(self.packages.name + ".partial")
@@ -272,10 +289,3 @@ def _write_script(path: Path, command: str) -> None:
 
 def _digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:12]
-
-
-@contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    with path.open("a") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
