@@ -298,9 +298,12 @@ def _postmaster_ready(data: Path) -> bool:
 
 def _redis_answers(url: str) -> bool:
     import redis
+    from redis.backoff import NoBackoff
+    from redis.retry import Retry
 
+    once = Retry(NoBackoff(), 0)  # our own loop asks again
     try:
-        with redis.Redis.from_url(url, socket_timeout=2, socket_connect_timeout=2) as client:
+        with redis.Redis.from_url(url, socket_timeout=2, socket_connect_timeout=2, retry=once) as client:
             return bool(client.ping())
     except redis.RedisError:
         return False

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from deploy.local import database, services
+from deploy.local import binaries, database, services
 from deploy.local.process import StackError
 from deploy.local.services import PostgresService, RedisService, free_port
 
@@ -189,6 +189,16 @@ def test_an_unreachable_redis_is_reported(tmp_path: Path) -> None:
         RedisService(tmp_path, external_url=url),
     ):
         pass
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="an ordinary user runs the server as itself")
+def test_root_can_run_postgres_from_an_environment_that_others_cannot_enter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(binaries, "_reachable_by_others", lambda path: False)
+    with PostgresService(tmp_path) as service:
+        data = Path(database.fetch_value(service.url, "SHOW data_directory"))
+        assert Path(f"/proc/{service.pid}/exe").resolve().is_relative_to(data.parent)
 
 
 def test_a_clean_stop_leaves_neither_processes_nor_data(tmp_path: Path) -> None:
