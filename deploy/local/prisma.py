@@ -121,6 +121,11 @@ class PrismaToolchain:
         return self.cache / f"node-{_digest((NODE_SOURCES / 'package-lock.json').read_bytes())}"
 
     @property
+    def _cli(self) -> Path:
+        """Prisma's command line, a Node.js program."""
+        return self.packages / "node_modules" / "prisma" / "build" / "index.js"
+
+    @property
     def scripts(self) -> Path:
         """Folder of the engine scripts, which carry the paths of Node.js and of our program."""
         identity = f"{self.node.program}\n{NODE_SOURCES}\n{self.packages}\n{_engine_script(self)}"
@@ -158,9 +163,8 @@ class PrismaToolchain:
         """Variables for every program that uses the client: the proxy above all."""
         native = native_engine()
         engine = native or self.scripts / "query-engine"
-        path = os.pathsep.join(
-            [str(self.installation.python.parent), str(self.node.folder), os.environ.get("PATH", "")]
-        )
+        folders = [self.scripts, self.installation.python.parent, self.node.folder]
+        path = os.pathsep.join([*map(str, folders), os.environ.get("PATH", "")])
         return {
             "PATH": path,
             "PRISMA_VERSION": PRISMA_VERSION,
@@ -202,6 +206,11 @@ class PrismaToolchain:
         self.scripts.mkdir(exist_ok=True)
         _write_script(self.scripts / "query-engine", _engine_script(self))
         _write_script(self.scripts / "version-only", f"echo 'query-engine {ENGINE_COMMIT}'")
+        # LiteLLM calls the command line at every start; the Python client's own wrapper of it takes seconds
+        # to import the generated client first.
+        _write_script(
+            self.scripts / "prisma", f'exec {shlex.join([str(self.node.program), str(self._cli)])} "$@"'
+        )
 
     def _stamp(self) -> dict[str, str]:
         return {"schema": _digest(self.installation.schema.read_bytes()), "prisma": PRISMA_VERSION}
@@ -224,12 +233,7 @@ class PrismaToolchain:
         stamp.unlink(missing_ok=True)
         run_checked(
             "generating the Prisma client",
-            [
-                str(self.node.program),
-                str(self.packages / "node_modules" / "prisma" / "build" / "index.js"),
-                "generate",
-                f"--schema={self.installation.schema}",
-            ],
+            [str(self.node.program), str(self._cli), "generate", f"--schema={self.installation.schema}"],
             cwd=self.packages,  # no pyproject.toml or .env of anybody else
             env={**os.environ, **self.environment()},
             advice="Remove the folder of the npm packages and try again: " + str(self.packages),

@@ -28,6 +28,8 @@ from deploy.local.process import ManagedProcess, StackError, run_checked
 
 START_TIMEOUT_S = 60.0
 PORT_ATTEMPTS = 5
+PROBE_TIMEOUT_S = 0.5
+EXTERNAL_TIMEOUT_S = 5.0
 SOCKET_PATH_LIMIT = 100  # bytes; the system's limit is 104 (macOS) or 108 (Linux)
 
 # The data live as long as the run, so durability is traded for speed.
@@ -233,7 +235,7 @@ class RedisService:
             StackError: names what failed, the log and a way out.
         """
         if self._external_url is not None:
-            if not _redis_answers(self._external_url):
+            if not _redis_answers(self._external_url, timeout_s=EXTERNAL_TIMEOUT_S):
                 raise StackError("Redis does not answer at REDIS_URL. Start it, or unset the variable.")
             self._url = self._external_url
             return self
@@ -296,14 +298,16 @@ def _postmaster_ready(data: Path) -> bool:
     return len(lines) >= 8 and lines[7].strip() == "ready"
 
 
-def _redis_answers(url: str) -> bool:
+def _redis_answers(url: str, *, timeout_s: float = PROBE_TIMEOUT_S) -> bool:
     import redis
     from redis.backoff import NoBackoff
     from redis.retry import Retry
 
     once = Retry(NoBackoff(), 0)  # our own loop asks again
     try:
-        with redis.Redis.from_url(url, socket_timeout=2, socket_connect_timeout=2, retry=once) as client:
+        with redis.Redis.from_url(
+            url, socket_timeout=timeout_s, socket_connect_timeout=timeout_s, retry=once
+        ) as client:
             return bool(client.ping())
     except redis.RedisError:
         return False

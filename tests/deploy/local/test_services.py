@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from deploy.local import binaries, database, services
 from deploy.local.process import StackError
@@ -153,7 +155,10 @@ def test_redis_answers_only_with_its_password(redis_server: RedisService) -> Non
         assert client.set("agentwatt:test", "1")
         assert client.get("agentwatt:test") == b"1"
         port = client.connection_pool.connection_kwargs["port"]
-    with redis.Redis(port=port) as stranger, pytest.raises(redis.AuthenticationError):
+    with (
+        redis.Redis(port=port, retry=Retry(NoBackoff(), 0)) as stranger,
+        pytest.raises(redis.AuthenticationError),
+    ):
         stranger.ping()
 
 
