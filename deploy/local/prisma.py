@@ -121,37 +121,50 @@ class PrismaToolchain:
         return self.cache / f"node-{_digest((NODE_SOURCES / 'package-lock.json').read_bytes())}"
 
     @property
+    def _cli(self) -> Path:
+        """Prisma's command line, a Node.js program."""
+        return self.packages / "node_modules" / "prisma" / "build" / "index.js"
+
+    @property
     def scripts(self) -> Path:
         """Folder of the engine scripts, which carry the paths of Node.js and of our program."""
         identity = f"{self.node.program}\n{NODE_SOURCES}\n{self.packages}\n{_engine_script(self)}"
         return self.cache / f"scripts-{_digest(identity.encode())}"
 
     def prepare(self, report: Report = lambda _: None) -> Self:
-        """Install packages, write scripts and generate the client, each only when it is missing.
+        """Make engine and client ready, each only when something is missing.
 
         Safe to call from several programs at once.
 
         Raises:
             StackError: names the step that failed and what to do.
         """
-        self.cache.mkdir(parents=True, exist_ok=True)
-        with _locked(self.cache / "prepare.lock"):
+        self.prepare_engine(report)
+        with self._lock():
+            if not self._generated():
+                report(f"generating the database client of LiteLLM {self.installation.litellm_version}")
+                self._generate()
+        return self
+
+    def prepare_engine(self, report: Report = lambda _: None) -> Self:
+        """Install the npm packages and write the engine scripts; the client is left alone.
+
+        Raises:
+            StackError: npm failed, or there is no Node.js.
+        """
+        with self._lock():
             if not (self.packages / "node_modules").exists():
                 report(f"installing the npm packages of Prisma {PRISMA_VERSION} ({self.node.origin} Node.js)")
                 self._install_packages()
             self._write_scripts()
-            if not self._generated():
-                report(f"generating the database client of LiteLLM {self.installation.litellm_version}")
-                self._generate()
         return self
 
     def environment(self) -> dict[str, str]:
         """Variables for every program that uses the client: the proxy above all."""
         native = native_engine()
         engine = native or self.scripts / "query-engine"
-        path = os.pathsep.join(
-            [str(self.installation.python.parent), str(self.node.folder), os.environ.get("PATH", "")]
-        )
+        folders = [self.scripts, self.installation.python.parent, self.node.folder]
+        path = os.pathsep.join([*map(str, folders), os.environ.get("PATH", "")])
         return {
             "PATH": path,
             "PRISMA_VERSION": PRISMA_VERSION,
@@ -165,6 +178,14 @@ class PrismaToolchain:
             "PRISMA_HIDE_UPDATE_MESSAGE": "true",
             "CHECKPOINT_DISABLE": "1",  # no call home by the command line
         }
+
+    @contextlib.contextmanager
+    def _lock(self) -> Iterator[None]:
+        """Let one program at a time install or generate."""
+        self.cache.mkdir(parents=True, exist_ok=True)
+        with (self.cache / "prepare.lock").open("a") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
 
     def _install_packages(self) -> None:
         partial = self.packages.with_name(self.packages.name + ".partial")
@@ -185,6 +206,11 @@ class PrismaToolchain:
         self.scripts.mkdir(exist_ok=True)
         _write_script(self.scripts / "query-engine", _engine_script(self))
         _write_script(self.scripts / "version-only", f"echo 'query-engine {ENGINE_COMMIT}'")
+        # LiteLLM calls the command line at every start; the Python client's own wrapper of it takes seconds
+        # to import the generated client first.
+        _write_script(
+            self.scripts / "prisma", f'exec {shlex.join([str(self.node.program), str(self._cli)])} "$@"'
+        )
 
     def _stamp(self) -> dict[str, str]:
         return {"schema": _digest(self.installation.schema.read_bytes()), "prisma": PRISMA_VERSION}
@@ -207,12 +233,7 @@ class PrismaToolchain:
         stamp.unlink(missing_ok=True)
         run_checked(
             "generating the Prisma client",
-            [
-                str(self.node.program),
-                str(self.packages / "node_modules" / "prisma" / "build" / "index.js"),
-                "generate",
-                f"--schema={self.installation.schema}",
-            ],
+            [str(self.node.program), str(self._cli), "generate", f"--schema={self.installation.schema}"],
             cwd=self.packages,  # no pyproject.toml or .env of anybody else
             env={**os.environ, **self.environment()},
             advice="Remove the folder of the npm packages and try again: " + str(self.packages),
@@ -272,10 +293,3 @@ def _write_script(path: Path, command: str) -> None:
 
 def _digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:12]
-
-
-@contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    with path.open("a") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield

@@ -136,6 +136,19 @@ class ManagedProcess:
                 raise StackError(self._report(f"{self.name} was not ready after {timeout_s:g} s", advice))
             time.sleep(POLL_S)
 
+    def wait(self, *, timeout_s: float) -> int:
+        """Wait for the process to end by itself; returns its exit code.
+
+        Raises:
+            StackError: it still runs after `timeout_s`.
+        """
+        if self._process is None:
+            raise StackError(f"{self.name} has not been started")
+        try:
+            return self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired as error:
+            raise StackError(f"{self.name} still runs after {timeout_s:g} s") from error
+
     def stop(self) -> None:
         """End the process and whatever it started; harmless when it has already ended."""
         process, self._process = self._process, None

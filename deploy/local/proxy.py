@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import http.client
 import json
 import os
 import secrets
 import signal
 import sys
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import unquote, urlsplit
 
-from deploy.local import database
+from deploy.local import database, spend
 from deploy.local.migrations import apply_migrations
 from deploy.local.prisma import PrismaToolchain, ProxyInstallation
 from deploy.local.process import ManagedProcess, StackError
@@ -24,7 +22,6 @@ from deploy.local.services import free_port
 
 START_TIMEOUT_S = 300.0  # a first start without compiled bytecode on a small machine
 STOP_GRACE_S = 45.0  # open requests, then the queued spend rows
-SPEND_POLL_S = 0.25
 
 # Not handed on: the first makes every start compile everything again; the others are set by us or would
 # point the proxy at somebody else's database or settings.
@@ -211,65 +208,17 @@ class ProxyService:
 
     def spend_rows(self) -> int:
         """Rows in `LiteLLM_SpendLogs` now."""
-        return int(database.fetch_value(self._database(), _COUNT_ROWS))
+        return database.blocking(lambda: spend.count_rows(self._database()))
 
     def wait_for_spend_rows(self, minimum: int, *, timeout_s: float = 60.0) -> int:
-        """Wait until at least `minimum` spend rows are written; returns how many there are.
-
-        The proxy writes them in batches: `general_settings.proxy_batch_write_at` seconds apart, else 10.
-
-        Raises:
-            StackError: not reached in time; says how many there are.
-        """
-        return database.blocking(lambda: self.wait_for_spend_rows_async(minimum, timeout_s=timeout_s))
-
-    async def wait_for_spend_rows_async(self, minimum: int, *, timeout_s: float = 60.0) -> int:
-        """`wait_for_spend_rows` for callers inside an event loop that must keep running."""
-        connection = await database.connect(self._database())
-        try:
-            deadline = time.monotonic() + timeout_s
-            while True:
-                count = int(await connection.fetchval(_COUNT_ROWS))
-                if count >= minimum:
-                    return count
-                if time.monotonic() > deadline:
-                    raise StackError(
-                        f"{count} of {minimum} spend rows after {timeout_s:g} s.\nLog: {self.log}"
-                    )
-                await asyncio.sleep(SPEND_POLL_S)
-        finally:
-            await connection.close()
+        """Block until at least `minimum` spend rows are written; see `spend.wait_for_rows`."""
+        return database.blocking(lambda: spend.wait_for_rows(self._database(), minimum, timeout_s=timeout_s))
 
     def wait_until_spend_settles(self, *, quiet_s: float, timeout_s: float = 120.0) -> int:
-        """Wait until no spend row has been added for `quiet_s` seconds; returns how many there are.
-
-        Take more than twice the proxy's batch interval for `quiet_s`.
-
-        Raises:
-            StackError: rows are still arriving when the time is up.
-        """
+        """Block until no row was added for `quiet_s`; see `spend.wait_until_settled`."""
         return database.blocking(
-            lambda: self.wait_until_spend_settles_async(quiet_s=quiet_s, timeout_s=timeout_s)
+            lambda: spend.wait_until_settled(self._database(), quiet_s=quiet_s, timeout_s=timeout_s)
         )
-
-    async def wait_until_spend_settles_async(self, *, quiet_s: float, timeout_s: float = 120.0) -> int:
-        """`wait_until_spend_settles` for callers inside an event loop that must keep running."""
-        connection = await database.connect(self._database())
-        try:
-            begun = changed = time.monotonic()
-            last = -1
-            while True:
-                count = int(await connection.fetchval(_COUNT_ROWS))
-                now = time.monotonic()
-                if count != last:
-                    last, changed = count, now
-                elif now - changed >= quiet_s:
-                    return count
-                if now - begun > timeout_s:
-                    raise StackError(f"spend rows still arrive after {timeout_s:g} s ({count} so far)")
-                await asyncio.sleep(SPEND_POLL_S)
-        finally:
-            await connection.close()
 
     def _database(self) -> str:
         if self.database_url is None:
@@ -306,9 +255,6 @@ class ProxyService:
         if status != 200 or not isinstance(answer, dict):
             return False
         return self.database_url is None or answer.get("db") == "connected"
-
-
-_COUNT_ROWS = 'SELECT count(*) FROM "LiteLLM_SpendLogs"'
 
 
 def redis_variables(url: str) -> dict[str, str]:

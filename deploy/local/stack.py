@@ -31,22 +31,20 @@ class LocalStack:
         env: Mapping[str, str] | None = None,
         python: Path | None = None,
         cwd: Path | None = None,
-        keep_database: bool = False,
         report: Report = lambda _: None,
     ) -> None:
         """Describe the run; nothing is started yet.
 
         Args:
-            work: folder of logs and data.
+            work: folder of the logs.
             config: LiteLLM's config.yaml; it reads variables as `os.environ/NAME`.
             env: variables for the proxy, for example the engine's URL and the plugin's settings.
             python: executable of the environment that has LiteLLM; default: this program's.
             cwd: working directory of the proxy, from which it can import; default: `work`.
-            keep_database: leave the embedded server's data behind.
             report: told what is being started.
         """
         self.work = work.resolve()
-        self.postgres = PostgresService(self.work, keep=keep_database)
+        self.postgres = PostgresService(self.work)
         self.redis = RedisService(self.work)
         self._config = config
         self._env = dict(env or {})
