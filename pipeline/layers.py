@@ -153,7 +153,10 @@ def _explain(error: ValidationError, origins: Mapping[str, str], looked_in: list
         shown = "" if "url" in key or "secret" in key or "token" in key else f" = {problem['input']!r:.200}"
         if not key:
             key, shown = "settings", ""
-        lines.append(f"{key}{shown}: {problem['msg'].removeprefix('Value error, ')}" + (f" ({origin})" if origin else ""))
+        lines.append(
+            f"{key}{shown}: {problem['msg'].removeprefix('Value error, ')}"
+            + (f" ({origin})" if origin else "")
+        )
     return ConfigError(
         "The settings are not valid.",
         why="; ".join(lines) + f". Looked in: flags, environment, {', '.join(looked_in)}.",
