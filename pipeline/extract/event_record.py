@@ -48,6 +48,11 @@ _FITS: Final[dict[str, Callable[[object], bool]]] = {
 }
 
 
+def fits(type_: str, value: object) -> bool:
+    """Whether a JSON *value* is of the contract's *type_*."""
+    return _FITS[type_](value)
+
+
 def parse(payload: bytes | None) -> tuple[dict[str, Any], bool]:
     """Return the checked record and whether it carries keys this version does not know.
 
@@ -69,7 +74,7 @@ def parse(payload: bytes | None) -> tuple[dict[str, Any], bool]:
             raise RejectedRecordError(f"missing {name}")
     for f in FIELDS:
         value = record.get(f.name)
-        if value is not None and not _FITS[f.type](value):
+        if value is not None and not fits(f.type, value):
             raise RejectedRecordError(f"wrong type of {f.name}")
     if not 1 <= record["schema"] <= SCHEMA_VERSION:
         raise RejectedRecordError("unknown schema")

@@ -52,7 +52,7 @@ def client(settings: RedisSettings) -> Iterator[redis.Redis]:
             why=str(error),
             next_step="agentwatt doctor shows the server's version and the state of the stream.",
         ) from None
-    except (RedisError, OSError) as error:
+    except RedisError as error:
         raise UnreachableError(
             f"Redis at {place(connection)} did not answer.",
             why=str(error) or type(error).__name__,
