@@ -21,9 +21,13 @@ from pipeline.errors import ConfigError
 from pipeline.settings import ENV_PREFIX, PowerSource, Settings, SloTier
 
 #: Conventional variables, weaker than ours: name -> path of the setting.
-PLAIN_ENV = {"DATABASE_URL": ("database", "url"), "REDIS_URL": ("redis", "url")}
-#: Section of the file that belongs to the proxy side and is not ours to check.
-PLUGIN_SECTIONS = frozenset({"plugin"})
+PLAIN_ENV = {
+    "DATABASE_URL": ("database", "url"),
+    "REDIS_URL": ("redis", "url"),
+    # The plugin's secret and stream, so that one environment serves both.
+    "AGENTWATT_PLUGIN__SECRET": ("hash_secret",),
+    "AGENTWATT_PLUGIN__REDIS_URL": ("redis", "url"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +116,7 @@ def _read_file(config: Path | None, directory: Path) -> tuple[dict[str, Any], st
             raise ConfigError(
                 f"The settings file {path} holds a {type(section).__name__} where keys are expected."
             )
-        return {k: v for k, v in section.items() if k not in PLUGIN_SECTIONS}, str(path), looked_in
+        return section, str(path), looked_in
     return {}, None, looked_in
 
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
+from gateway_plugin.hashing import Hasher
 from pipeline.extract.database import connection, split_url, transaction
 from pipeline.extract.spend_query import SpendQuery, build
 from pipeline.extract.spend_row import SOURCE_COLUMNS, RowReader
@@ -91,8 +92,8 @@ async def extract(
     if until:
         high = min(high, datetime(until.year, until.month, until.day))
     moves = mark is None or low <= mark[0]  # else a gap would stay unread behind the watermark
-    secret = settings.hash_secret.get_secret_value() if settings.hash_secret else None
-    reader = RowReader(secret, settings.user_precedence)
+    secret = settings.hash_secret.get_secret_value() if settings.hash_secret else ""
+    reader = RowReader(Hasher(secret.encode()) if secret else None, settings.user_precedence)
     async with connection(settings) as database:
         query = await discover(database, settings)
         report.missing_columns = query.missing

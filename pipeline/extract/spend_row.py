@@ -16,8 +16,9 @@ from typing import Any, Final
 import orjson
 
 from gateway_plugin.event import FIELDS, SPEND_LOGS_NAMESPACE
+from gateway_plugin.hashing import Hasher
 from pipeline.extract.event_record import fits
-from pipeline.extract.identity_hash import keyed_hash, safe_id
+from pipeline.extract.identity_hash import person, safe_id, user_digest
 
 #: What the SELECT delivers, in this order.
 SOURCE_COLUMNS: Final = (
@@ -47,7 +48,7 @@ _AW_LIMIT: Final = 8192
 class RowReader:
     """Turns source rows into text rows; counts what had to be set to null, by reason."""
 
-    secret: str | None
+    hasher: Hasher | None
     precedence: Sequence[str]
     repairs: Counter[str] = field(default_factory=Counter)
     _hashes: dict[str, str] = field(default_factory=dict)
@@ -69,7 +70,7 @@ class RowReader:
             row["prompt_tokens"], row["completion_tokens"], row["total_tokens"],
             row["start_time"], row["end_time"], row["completion_start_time"],
             row["model"], row["model_id"], row["model_group"], row["provider"],
-            self._user(row), row["team_id"], safe_id(self.secret, row["session_id"]), row["status"],
+            self._user(row), row["team_id"], safe_id(self.hasher, row["session_id"]), row["status"],
             _CACHE_HIT.get((row["cache_hit"] or "").strip().lower()),
             *usage,
             _number_text(row["attempted_retries"]), error_class,
@@ -81,18 +82,19 @@ class RowReader:
         self.repairs[reason] += 1
 
     def _user(self, row: Mapping[str, str | None]) -> str | None:
-        columns = {"end_user": "end_user", "user_id": "user", "key": "api_key"}
-        value = next((v for name in self.precedence if (v := row[columns[name]])), None)
+        value = person(
+            {"end_user": row["end_user"], "user_id": row["user"], "key": row["api_key"]}, self.precedence
+        )
         if value is None:
             return None
-        if self.secret is None:
+        if self.hasher is None:
             self._count("user_hash null: no hash_secret")
             return None
         known = self._hashes.get(value)
         if known is None:
             if len(self._hashes) > 100_000:
                 self._hashes.clear()
-            known = self._hashes[value] = keyed_hash(self.secret, value)
+            known = self._hashes[value] = user_digest(self.hasher, value)
         return known
 
     def _unpack(self, row: dict[str, str | None], text: str) -> None:

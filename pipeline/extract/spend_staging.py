@@ -158,11 +158,25 @@ class SpendStaging:
             WHERE reason IS NULL AND CAST(start_time AS DATE) = DATE '{day.isoformat()}' {older})
             QUALIFY row_number() OVER (
               PARTITION BY request_id, start_time ORDER BY extracted_at DESC, fresh DESC) = 1"""
-        self._lake.write(self._con, merged, path, "start_time, request_id")
+        if not stored.exists() or self._changes(stored, day):
+            self._lake.write(self._con, merged, path, "start_time, request_id")
         counted = self._con.execute(
             "SELECT count(*) FROM staged WHERE reason IS NULL AND CAST(start_time AS DATE) = ?", [day]
         ).fetchone()
         return int(counted[0]) if counted else 0
+
+    def _changes(self, stored: Path, day: date) -> bool:
+        """Whether any staged row of *day* is new or differs: an untouched file spares its day a rebuild."""
+        compared = ", ".join(name for name in SCHEMAS[TABLE] if name != "extracted_at")
+        nothing = ", ".join(f"NULL::{type_} AS {name}" for name, type_ in SCHEMAS[TABLE].items())
+        found = self._con.execute(
+            f"""SELECT 1 FROM (
+              SELECT {compared} FROM staged
+              WHERE reason IS NULL AND CAST(start_time AS DATE) = DATE '{day.isoformat()}'
+              EXCEPT SELECT {compared} FROM (SELECT {nothing} WHERE false UNION ALL BY NAME
+                SELECT * FROM read_parquet('{_escape(stored)}', hive_partitioning = false))) LIMIT 1"""
+        ).fetchone()
+        return found is not None
 
     def _reject(self) -> None:
         path = Path(REJECTS) / f"date={self._now.date().isoformat()}" / "rows.parquet"

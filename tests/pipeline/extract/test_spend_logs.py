@@ -12,10 +12,10 @@ import asyncpg
 import pytest
 from pydantic import SecretStr
 
+from gateway_plugin.hashing import Hasher
 from pipeline.errors import ConfigError, UnreachableError
 from pipeline.extract import spend_logs
 from pipeline.extract.database import split_url
-from pipeline.extract.identity_hash import keyed_hash
 from pipeline.lake import Lake, connect
 from pipeline.settings import Settings
 from tests.pipeline.extract.conftest import (
@@ -26,6 +26,7 @@ from tests.pipeline.extract.conftest import (
 )
 
 Database = tuple[asyncpg.Connection, str]
+HASHER = Hasher(b"a secret of the tests")
 NOON = datetime(2026, 3, 29, 12, 0)
 METADATA = {
     "litellm_call_id": "call-from-metadata",
@@ -113,7 +114,7 @@ async def test_every_layout_gives_the_same_typed_row(database: Database, lake: L
         "model_id": None,
         "model_group": "coder-large",
         "provider": "hosted_vllm",
-        "user_hash": keyed_hash("a secret of the tests", "alice@corp.example"),
+        "user_hash": HASHER.digest("user", "alice@corp.example"),
         "team_id": None,
         "row_session_id": "3f2b8c1e-0000-4000-8000-000000000001",
         "status": "success",
@@ -138,7 +139,7 @@ async def test_raw_identities_and_bodies_never_reach_the_disk(database: Database
     for secret in (b"alice", b"bob@", b"the prompt", b"secret text"):
         assert secret not in stored
     (row,) = rows(lake)
-    assert row["row_session_id"] == keyed_hash("a secret of the tests", "bob@corp.example")
+    assert row["row_session_id"] == HASHER.keep_or_hash("bob@corp.example")
 
 
 async def test_without_a_secret_the_user_is_null_and_counted(database: Database, lake: Lake) -> None:
@@ -299,7 +300,7 @@ async def test_missing_columns_are_null_and_named(database: Database, lake: Lake
     connection, url = database
     await connection.execute(SPEND_LOGS_1_106)
     await connection.execute(
-        """ALTER TABLE "LiteLLM_SpendLogs" DROP session_id, DROP litellm_call_id, DROP "completionStartTime" """
+        'ALTER TABLE "LiteLLM_SpendLogs" DROP session_id, DROP litellm_call_id, DROP "completionStartTime"'
     )
     await insert(connection, "r")
     report = await spend_logs.extract(lake, settings_for(url))
@@ -322,7 +323,8 @@ async def test_instants_do_not_depend_on_the_servers_time_zone(
     await insert(connection, "naive", startTime=moment, endTime=moment + timedelta(hours=1))
     await spend_logs.extract(lake, settings_for(url))
     await connection.execute(
-        """ALTER TABLE "LiteLLM_SpendLogs" ALTER "startTime" TYPE timestamptz USING "startTime" AT TIME ZONE 'UTC'"""
+        'ALTER TABLE "LiteLLM_SpendLogs" ALTER "startTime" TYPE timestamptz '
+        """USING "startTime" AT TIME ZONE 'UTC'"""
     )
     await spend_logs.extract(lake, settings_for(url))
     assert [r["start_time"] for r in rows(lake)] == [moment]
@@ -353,7 +355,8 @@ async def test_pages_lose_and_repeat_nothing_among_equal_start_times(database: D
     connection, url = database
     await connection.execute(SPEND_LOGS_1_106)
     await connection.executemany(
-        """INSERT INTO "LiteLLM_SpendLogs" (request_id, call_type, "startTime", "endTime") VALUES ($1, 'x', $2, $2)""",
+        'INSERT INTO "LiteLLM_SpendLogs" (request_id, call_type, "startTime", "endTime") '
+        "VALUES ($1, 'x', $2, $2)",
         [(f"r{i}", NOON) for i in range(1050)],
     )
     report = await spend_logs.extract(lake, settings_for(url, page_rows=100))
