@@ -535,6 +535,9 @@ def _counts(con: duckdb.DuckDBPyConnection) -> dict[str, Any]:
     for column in ("outcome", "source", "initiator"):
         rows = con.execute(f"SELECT {column}, SUM(calls) FROM mart_call_day GROUP BY {column} ORDER BY {column}")
         counts[f"by_{column}"] = dict(rows.fetchall())
+    for column in ("plugin_version", "litellm_version"):
+        rows = con.execute(f"SELECT DISTINCT {column} FROM fct_call WHERE {column} IS NOT NULL ORDER BY {column}")
+        counts[f"{column}s"] = [value for (value,) in rows.fetchall()]
     return counts
 
 

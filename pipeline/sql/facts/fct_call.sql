@@ -220,6 +220,8 @@ SELECT
   p.deployment_id,
   p.provider,
   p.litellm_call_id,
+  p.litellm_version,
+  p.plugin_version,
   p.input_tokens,
   p.cached_tokens,
   p.cached_invalid,

@@ -58,6 +58,8 @@ WITH joined AS (
     COALESCE(e.deployment_id, r.model_id) AS deployment_id,
     COALESCE(e.provider, r.provider) AS provider,
     COALESCE(e.litellm_call_id, r.litellm_call_id) AS litellm_call_id,
+    e.litellm_version AS litellm_version,
+    e.plugin_version AS plugin_version,
     COALESCE(
       e.input_tokens, r.usage_input, CASE WHEN r.prompt_tokens > 0 THEN r.prompt_tokens END
     ) AS input_tokens,
