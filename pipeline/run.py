@@ -97,7 +97,7 @@ def build(
         for folder in ("raw/events", "raw/spend_logs")
         for p in binding.files(lake, folder)
     }
-    fresh = manifest.conventions != conventions or any(name not in found for name in manifest.files)
+    fresh = manifest.conventions != conventions or _lost(manifest.files, found)
     known = {} if fresh else manifest.files
     new = {n: s for n, s in found.items() if known.get(n) != s and _wanted(n, since, until)}
     con = connect(lake)
@@ -262,6 +262,12 @@ def _replace(target: Path, write: Callable[[Path], object]) -> None:
         temporary.replace(target)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _lost(known: dict[str, list[int]], found: dict[str, list[int]]) -> bool:
+    """Whether records vanished: a file is gone and nothing new stands in its folder (as a merged file would)."""
+    renewed = {Path(n).parent for n in found if n not in known}
+    return any(Path(n).parent not in renewed for n in known if n not in found)
 
 
 def _wanted(name: str, since: date | None, until: date | None) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 #: Stand-ins in the drawing, replaced by the page's own colours so that light and dark both work.
@@ -95,20 +96,23 @@ def _hit_lines(hourly: Sequence[Mapping[str, Any]]) -> str:
     import altair as alt
 
     names = {"realised": "realised", "potential_inf": "potential, any age", "engine": "engine"}
+    known = {row["hour"]: row for row in hourly}
+    first, last = (datetime.fromisoformat(row["hour"]) for row in (hourly[0], hourly[-1]))
+    hours = [first + timedelta(hours=n) for n in range(int((last - first).total_seconds() // 3600) + 1)]
     long = [
-        {"hour": row["hour"] + "Z", "series": name, "hit": row[key]}
-        for row in hourly
+        {"hour": hour.isoformat() + "Z", "series": name, "hit": known.get(hour.isoformat(), {}).get(key)}
+        for hour in hours
         for key, name in names.items()
-        if row.get(key) is not None
-    ]
+    ]  # an hour without a value breaks the line
+    used = [n for n in _PALETTE if any(r["series"] == n and r["hit"] is not None for r in long)]
+    long = [r for r in long if r["series"] in used]
     if not long:
         return ""
-    used = [n for n in _PALETTE if any(r["series"] == n for r in long)]
     chart = (
         alt.Chart(alt.Data(values=long))
         .mark_line(point=alt.OverlayMarkDef(size=18))
         .encode(
-            x=alt.X("hour:T", title="hour (UTC)", scale=alt.Scale(type="utc")),
+            x=alt.X("hour:T", title="hour (UTC)", scale=alt.Scale(type="utc"), axis=alt.Axis(format="%d %b %H:%M", labelAngle=-30, tickCount=6)),
             y=alt.Y("hit:Q", title="share of prompt tokens", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(format=".0%")),
             color=alt.Color("series:N", scale=_scale(used), legend=alt.Legend(title=None, orient="top")),
         )

@@ -6,6 +6,7 @@ unchanged wherever these relations exist.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from datetime import date
 from pathlib import Path
@@ -80,14 +81,26 @@ FACTS: Final = {
 def files(lake: Path, folder: str, days: Iterable[date] | None = None) -> list[Path]:
     """Return the Parquet files of *folder*, of all days or of the given ones, in a stable order.
 
-    Names that begin with a dot or an underscore are unfinished or not ours.
+    Names that begin with a dot or an underscore are unfinished or not ours; files that a compaction has
+    merged into a finished one are left out.
     """
     root = lake / folder
     if days is None:
         found = root.glob("date=*/*.parquet")
     else:
         found = (p for d in sorted(set(days)) for p in (root / f"date={d.isoformat()}").glob("*.parquet"))
-    return sorted(p for p in found if p.name[0] not in "._")
+    paths = sorted(p for p in found if p.name[0] not in "._")
+    merged = {path for parent in {p.parent for p in paths} for path in _merged(parent)}
+    return [p for p in paths if p not in merged]
+
+
+def _merged(folder: Path) -> set[Path]:
+    """Files of *folder* whose rows a compaction that has not cleaned up yet already wrote elsewhere."""
+    try:
+        plan = json.loads((folder / ".compaction.json").read_text(encoding="utf-8"))
+        return {folder / name for name in plan["inputs"]} if (folder / plan["output"]).exists() else set()
+    except (OSError, ValueError, KeyError, TypeError):
+        return set()
 
 
 def day_of(path: Path) -> date:
