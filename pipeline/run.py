@@ -5,6 +5,8 @@ of those days touches, are built again from all raw records of all sessions on t
 are. Files are written under a temporary name and renamed, so a reader sees a whole day or the old one.
 """
 
+# ruff: noqa: S608 - relation names and columns are our own; paths are quoted; values are parameters
+
 from __future__ import annotations
 
 import json
@@ -65,7 +67,10 @@ class _Manifest:
             return cls()  # absent or unreadable: everything is built again
 
     def write(self, lake: Path) -> None:
-        _replace(lake / MANIFEST, lambda temporary: temporary.write_text(json.dumps(asdict(self)), encoding="utf-8"))
+        _replace(
+            lake / MANIFEST,
+            lambda temporary: temporary.write_text(json.dumps(asdict(self)), encoding="utf-8"),
+        )
 
 
 def build(
@@ -110,7 +115,9 @@ def build(
             report("sessions", 0, 1)
             touched = {binding.day_of(Path(n)) for n in new}
             write_days, read_days = _reach(con, lake, touched)
-            days = tuple(sorted(d for d in write_days if (not since or d >= since) and (not until or d < until)))
+            days = tuple(
+                sorted(d for d in write_days if (not since or d >= since) and (not until or d < until))
+            )
             for relation in ("raw_event", "raw_spend_log"):
                 binding.bind_raw(con, relation, binding.files(lake, binding.RAW[relation][0], read_days))
             steps = (*models.STAGING, *models.FACTS)
@@ -163,7 +170,11 @@ def _reach(con: duckdb.DuckDBPyConnection, lake: Path, touched: set[date]) -> tu
         sources.append(f"SELECT session_key, date FROM {binding.parquet(events, with_day=True)}")
     rows = binding.files(lake, "raw/spend_logs")
     if rows:
-        key = "COALESCE(TRY_CAST(aw AS JSON) ->> '$.session_key', TRY_CAST(TRY_CAST(aw AS JSON) ->> '$' AS JSON) ->> '$.session_key')"
+        object_ = "TRY_CAST(aw AS JSON)"
+        key = (
+            f"COALESCE({object_} ->> '$.session_key', "
+            f"TRY_CAST({object_} ->> '$' AS JSON) ->> '$.session_key')"
+        )
         sources.append(f"SELECT {key} AS session_key, date FROM {binding.parquet(rows, with_day=True)}")
     con.execute("CREATE OR REPLACE TEMP TABLE session_day AS SELECT DISTINCT session_key, date FROM ("
                 + " UNION ALL ".join(sources) + ") WHERE session_key IS NOT NULL")  # fmt: skip
@@ -249,7 +260,9 @@ def _publish(lake: Path, settings: parameters.Conventions, report: Progress) -> 
 def _write_parquet(con: duckdb.DuckDBPyConnection, query: str, target: Path) -> None:
     _replace(
         target,
-        lambda temporary: con.execute(f"COPY ({query}) TO {_quoted(temporary)} (FORMAT parquet, COMPRESSION zstd)"),
+        lambda temporary: con.execute(
+            f"COPY ({query}) TO {_quoted(temporary)} (FORMAT parquet, COMPRESSION zstd)"
+        ),
     )
 
 
@@ -265,7 +278,7 @@ def _replace(target: Path, write: Callable[[Path], object]) -> None:
 
 
 def _lost(known: dict[str, list[int]], found: dict[str, list[int]]) -> bool:
-    """Whether records vanished: a file is gone and nothing new stands in its folder (as a merged file would)."""
+    """Whether records vanished: a file is gone and nothing new (as a merged file) stands in its folder."""
     renewed = {Path(n).parent for n in found if n not in known}
     return any(Path(n).parent not in renewed for n in known if n not in found)
 

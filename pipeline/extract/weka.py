@@ -1,10 +1,13 @@
 """Imports recorded Claude Code sessions (run-length encoded block ids) as call events.
 
-The traces hold, for every call, its start, its length, its tokens and the ids of its 64-token blocks, but no
-text. The potential prefix comes from the blocks: the longest prefix of a call whose blocks were all touched by
-earlier calls of the same session, agent and model, where touched means the end of the latest call that held
-the block. Sizes are in tokens instead of bytes (``prompt_bytes`` = input tokens), so no rounding comes in.
+The traces hold, for every call, its start, its length, its tokens and the ids of its 64-token blocks, but
+no text. The potential prefix comes from the blocks: the longest prefix of a call whose blocks were all
+touched by earlier calls of the same session, agent and model, where touched means the end of the latest call
+that held the block. Sizes are in tokens instead of bytes (``prompt_bytes`` = input tokens), so no rounding
+comes in.
 """
+
+# ruff: noqa: S608 - relation names and columns are our own; paths are quoted; values are parameters
 
 from __future__ import annotations
 
@@ -105,10 +108,12 @@ def load(path: Path, lake: Path) -> int:
     con = duckdb.connect()
     try:
         with staged.open("w", encoding="utf-8") as out:
-            for count, record in enumerate(events(path), start=1):
+            for record in events(path):
+                count += 1
                 out.write(json.dumps(record) + "\n")
         con.execute(
-            f"CREATE TABLE calls AS SELECT * FROM read_json($file, format = 'newline_delimited', columns = {{{spec}}})",
+            "CREATE TABLE calls AS SELECT * FROM read_json($file, format = 'newline_delimited', columns = "
+            f"{{{spec}}})",
             {"file": str(staged)},
         )
         days = con.execute("SELECT DISTINCT CAST(make_timestamp(started_us) AS DATE) FROM calls").fetchall()
@@ -118,7 +123,8 @@ def load(path: Path, lake: Path) -> int:
             temporary = folder / ".weka.parquet.tmp"
             target = str(temporary).replace("'", "''")
             con.execute(
-                f"COPY (SELECT * FROM calls WHERE CAST(make_timestamp(started_us) AS DATE) = DATE '{day.isoformat()}' "
+                "COPY (SELECT * FROM calls WHERE CAST(make_timestamp(started_us) AS DATE) = DATE "
+                f"'{day.isoformat()}' "
                 f"ORDER BY started_us, event_id) TO '{target}' (FORMAT parquet, COMPRESSION zstd)"
             )
             temporary.replace(folder / "weka.parquet")

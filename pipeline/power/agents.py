@@ -26,8 +26,8 @@ def compute(
 ) -> dict[str, Any]:
     """Return the figure for every boundary, state and service level, or null with the reason.
 
-    The marts must be built. Lower counts a turn of unknown conformity as a miss, upper as a pass; ``value`` is
-    the lower one.
+    The marts must be built. Lower counts a turn of unknown conformity as a miss, upper as a pass; ``value``
+    is the lower one.
     """
     measured = energy.measured(con, settings, window)
     little = _little(con, window)
@@ -43,7 +43,10 @@ def compute(
         "values": [],
         "boundaries": [e.to_dict() for e in measured],
         "facility": _facility(settings, measured),
-        "capacity": {"value": None, "reason": "capacity needs a load sweep or a fitted envelope; this is a served ratio"},
+        "capacity": {
+            "value": None,
+            "reason": "capacity needs a load sweep or a fitted envelope; this is a served ratio",
+        },
         "coverage": {
             "power": {e.scope: e.coverage for e in measured},
             "excluded_s": {e.scope: max(0.0, e.window_s - e.covered_s) for e in measured},
@@ -78,7 +81,9 @@ def _refusal(
     if not measured:
         return "no power was measured in the window (no configured power series was found in it)"
     if all(e.mwh <= 0 for e in measured):
-        return "power series were found, but no two neighbouring samples bound a measured stretch of the window"
+        return (
+            "power series were found, but no two neighbouring samples bound a measured stretch of the window"
+        )
     if all(e.coverage < energy.MIN_COVERAGE for e in measured):
         return "; ".join(_too_thin(e) for e in measured)
     sessions = con.execute(
@@ -155,7 +160,8 @@ def _hours(
 ) -> tuple[float, float, float, float] | None:
     row = con.execute(
         "SELECT SUM(agent_hours), SUM(agent_hours_lower), SUM(agent_hours_upper), SUM(agent_hours_pooled) "
-        "FROM mart_agent_hour WHERE scope = $scope AND state = $state AND tier = $tier AND agent_kind = $kind "
+        "FROM mart_agent_hour WHERE scope = $scope AND state = $state AND tier = $tier AND agent_kind = "
+        "$kind "
         "AND is_external = 0",
         {"scope": scope, "state": state, "tier": tier, "kind": kind},
     ).fetchone()
@@ -201,7 +207,8 @@ def _facility(settings: parameters.Conventions, measured: list[energy.Energy]) -
 def _external(con: duckdb.DuckDBPyConnection) -> dict[str, Any]:
     rows = con.execute(
         "SELECT state, is_external, SUM(DATE_DIFF('microsecond', start_at, end_at)) / 3.6e9 "
-        "FROM mart_agent_interval WHERE agent_kind = 'main' GROUP BY state, is_external ORDER BY state, is_external"
+        "FROM mart_agent_interval WHERE agent_kind = 'main' GROUP BY state, is_external ORDER BY state, "
+        "is_external"
     ).fetchall()
     return {
         "agent_hours": {state: hours for state, outside, hours in rows if outside},
@@ -243,7 +250,10 @@ def _saturation(con: duckdb.DuckDBPyConnection) -> dict[str, Any]:
         "SELECT kv_usage_max, waiting_max, waiting_samples, samples FROM mart_saturation"
     ).fetchone()
     if not row or (row[0] is None and row[1] is None):
-        return {"lower_bound": None, "reason": "no engine metrics: it is unknown how near the engine was to its limit"}
+        return {
+            "lower_bound": None,
+            "reason": "no engine metrics: it is unknown how near the engine was to its limit",
+        }
     near = (row[0] or 0) >= _KV_NEAR_LIMIT or (row[1] or 0) > 0
     return {
         "lower_bound": not near,

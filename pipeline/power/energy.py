@@ -1,4 +1,4 @@
-"""Which scraped series are power, of which device, within which boundary; and what a window of them adds up to.
+"""Which scraped series are power, of which device and boundary; and what a window of them adds up to.
 
 Boundaries are never mixed: every source has a scope (board, node, rack or facility), and a figure names the
 one it was measured in. Facility is rack times a declared PUE when no facility meter exists.
@@ -95,7 +95,9 @@ class Energy:
             "accuracy_source": "declared" if self.accuracy_declared else "assumed",
             "counter_resets": self.resets,
             "counter_to_gauge": self.agreement,
-            "counter_and_gauge_agree": None if self.agreement is None else abs(self.agreement - 1) <= AGREEMENT,
+            "counter_and_gauge_agree": None
+            if self.agreement is None
+            else abs(self.agreement - 1) <= AGREEMENT,
         }
 
 
@@ -125,7 +127,19 @@ def bind_series(
             if source.metric == name and all(labels.get(k) == v for k, v in source.match_labels.items()):
                 device = _device(source, labels, target)
                 made_up = int(source.synthetic or _says_synthetic(labels))
-                rows.append((name, target, text, source.name, source.scope, source.kind, source.factor, device, made_up))
+                rows.append(
+                    (
+                        name,
+                        target,
+                        text,
+                        source.name,
+                        source.scope,
+                        source.kind,
+                        source.factor,
+                        device,
+                        made_up,
+                    )
+                )
                 break
     names = (("name", "VARCHAR"), ("target", "VARCHAR"), ("labels", "VARCHAR"), ("source", "VARCHAR"),
              ("scope", "VARCHAR"), ("kind", "VARCHAR"), ("factor", "DOUBLE"), ("device", "VARCHAR"),
@@ -155,7 +169,8 @@ def measured(
     scopes = con.execute("SELECT scope FROM prm_power_device ORDER BY scope").fetchall()
     for (scope,) in scopes:
         total = con.execute(
-            "SELECT COALESCE(SUM(joules), 0), COALESCE(SUM(covered_s), 0) FROM mart_energy_hour WHERE scope = $scope",
+            "SELECT COALESCE(SUM(joules), 0), COALESCE(SUM(covered_s), 0) FROM mart_energy_hour WHERE scope "
+            "= $scope",
             {"scope": scope},
         ).fetchone()
         joules, covered = total if total else (0.0, 0.0)
@@ -184,7 +199,8 @@ def _devices(con: duckdb.DuckDBPyConnection, scope: str, window: parameters.Wind
     found = con.execute(
         """
         SELECT s.device, MAX(g.kind),
-          COALESCE(SUM(DATE_DIFF('microsecond', GREATEST(g.start_at, $start), LEAST(g.end_at, $end))), 0) / 1e6
+          COALESCE(SUM(DATE_DIFF('microsecond', GREATEST(g.start_at, $start), LEAST(g.end_at, $end))), 0)
+            / 1e6
         FROM (SELECT DISTINCT scope, device FROM prm_power_series) AS s
         LEFT JOIN mart_energy_segment AS g ON g.scope = s.scope AND g.device = s.device AND g.is_chosen = 1
         WHERE s.scope = $scope GROUP BY s.device ORDER BY s.device

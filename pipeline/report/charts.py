@@ -29,7 +29,9 @@ def draw(figures: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
         charts["prompt_length"] = _prompt_length(length["display_histogram"])
     hit = figures["prefix_hit"]
     if hit.get("value"):
-        charts["hit_by_position"] = _hit_bars(hit["by"]["position"], "position", "position of the call in its turn")
+        charts["hit_by_position"] = _hit_bars(
+            hit["by"]["position"], "position", "position of the call in its turn"
+        )
         charts["hit_by_category"] = _hit_bars(hit["by"]["category"], "category", "category of the call")
         charts["hit_by_idle"] = _hit_bars(hit["by"]["idle_bin"], "idle_bin", "idle time before the call")
         if len(hit["hourly"]) > 1:
@@ -63,20 +65,34 @@ def _hit_bars(rows: Sequence[Mapping[str, Any]], column: str, title: str) -> str
     for i, row in enumerate(rows):
         for key, name in _series(row):
             if row.get(key) is not None:
-                long.append({"order": i, "group": str(row[column]).replace("_", " "), "series": name, "hit": row[key]})
+                long.append(
+                    {"order": i, "group": str(row[column]).replace("_", " "), "series": name, "hit": row[key]}
+                )
     if not long:
         return ""
     import altair as alt
 
     names = [n for n in _PALETTE if any(r["series"] == n for r in long)]
     chart = (
-        alt.Chart(alt.Data(values=long))
+        alt.Chart(_rows(long))
         .mark_bar()
         .encode(
-            x=alt.X("group:N", sort=alt.EncodingSortField("order", op="min"), title=title, axis=alt.Axis(labelAngle=-30)),
+            x=alt.X(
+                "group:N",
+                sort=alt.EncodingSortField("order", op="min"),
+                title=title,
+                axis=alt.Axis(labelAngle=-30),
+            ),
             xOffset=alt.XOffset("series:N", sort=names),
-            y=alt.Y("hit:Q", title="share of prompt tokens", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(format=".0%")),
-            color=alt.Color("series:N", scale=_scale(names), legend=alt.Legend(title=None, orient="top", columns=2)),
+            y=alt.Y(
+                "hit:Q",
+                title="share of prompt tokens",
+                scale=alt.Scale(domain=[0, 1]),
+                axis=alt.Axis(format=".0%"),
+            ),
+            color=alt.Color(
+                "series:N", scale=_scale(names), legend=alt.Legend(title=None, orient="top", columns=2)
+            ),
         )
         .properties(width=_WIDTH, height=200)
     )
@@ -109,11 +125,21 @@ def _hit_lines(hourly: Sequence[Mapping[str, Any]]) -> str:
     if not long:
         return ""
     chart = (
-        alt.Chart(alt.Data(values=long))
+        alt.Chart(_rows(long))
         .mark_line(point=alt.OverlayMarkDef(size=18))
         .encode(
-            x=alt.X("hour:T", title="hour (UTC)", scale=alt.Scale(type="utc"), axis=alt.Axis(format="%d %b %H:%M", labelAngle=-30, tickCount=6)),
-            y=alt.Y("hit:Q", title="share of prompt tokens", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(format=".0%")),
+            x=alt.X(
+                "hour:T",
+                title="hour (UTC)",
+                scale=alt.Scale(type="utc"),
+                axis=alt.Axis(format="%d %b %H:%M", labelAngle=-30, tickCount=6),
+            ),
+            y=alt.Y(
+                "hit:Q",
+                title="share of prompt tokens",
+                scale=alt.Scale(domain=[0, 1]),
+                axis=alt.Axis(format=".0%"),
+            ),
             color=alt.Color("series:N", scale=_scale(used), legend=alt.Legend(title=None, orient="top")),
         )
         .properties(width=_WIDTH, height=200)
@@ -125,13 +151,24 @@ def _agents(values: Sequence[Mapping[str, Any]]) -> str:
     import altair as alt
 
     rows = [
-        {"order": i, "state": r["state"].replace("_", "-"), "tier": r["tier"], "low": r["value"], "high": r["value_upper"]}
+        {
+            "order": i,
+            "state": r["state"].replace("_", "-"),
+            "tier": r["tier"],
+            "low": r["value"],
+            "high": r["value_upper"],
+        }
         for i, r in enumerate(values)
         if r["boundary"] == values[0]["boundary"]
     ]
     tiers = list(dict.fromkeys(r["tier"] for r in rows))
-    base = alt.Chart(alt.Data(values=rows)).encode(
-        x=alt.X("state:N", sort=["open", "in-turn", "llm-active"], title="state of the agent", axis=alt.Axis(labelAngle=0)),
+    base = alt.Chart(_rows(rows)).encode(
+        x=alt.X(
+            "state:N",
+            sort=["open", "in-turn", "llm-active"],
+            title="state of the agent",
+            axis=alt.Axis(labelAngle=0),
+        ),
         xOffset=alt.XOffset("tier:N", sort=tiers),
     )
     bars = base.mark_bar().encode(
@@ -144,7 +181,9 @@ def _agents(values: Sequence[Mapping[str, Any]]) -> str:
         ),
     )
     ranges = base.mark_rule(color=_INK, strokeWidth=2).encode(y="low:Q", y2="high:Q")
-    return _svg((bars + ranges).properties(width=_WIDTH, height=200), "Agents per megawatt by state and service level")
+    return _svg(
+        (bars + ranges).properties(width=_WIDTH, height=200), "Agents per megawatt by state and service level"
+    )
 
 
 def _bars(rows: Sequence[Mapping[str, Any]], x: str, y: str, x_title: str, y_title: str) -> str:
@@ -153,15 +192,27 @@ def _bars(rows: Sequence[Mapping[str, Any]], x: str, y: str, x_title: str, y_tit
     import altair as alt
 
     chart = (
-        alt.Chart(alt.Data(values=list(rows)))
+        alt.Chart(_rows(rows))
         .mark_bar(color=_PALETTE["potential, any age"])
         .encode(
-            x=alt.X(f"{x}:N", sort=alt.EncodingSortField("order", op="min"), title=x_title, axis=alt.Axis(labelAngle=0)),
+            x=alt.X(
+                f"{x}:N",
+                sort=alt.EncodingSortField("order", op="min"),
+                title=x_title,
+                axis=alt.Axis(labelAngle=0),
+            ),
             y=alt.Y(f"{y}:Q", title=y_title, axis=alt.Axis(tickMinStep=1)),
         )
         .properties(width=_WIDTH, height=200)
     )
     return _svg(chart, f"{y_title} by {x_title}")
+
+
+def _rows(rows: Sequence[Mapping[str, Any]]) -> Any:
+    import altair as alt
+
+    inline: Any = alt.InlineData  # its constructor carries no types
+    return inline(values=list(rows))
 
 
 def _scale(names: Sequence[str]) -> Any:
@@ -177,8 +228,8 @@ def _svg(chart: Any, label: str) -> str:
     styled = (
         chart.configure(background="transparent", font="sans-serif")
         .configure_axis(
-            labelColor=_INK, titleColor=_INK, domainColor=_RULE, tickColor=_RULE, gridColor=_RULE, gridOpacity=0.35,
-            labelFontSize=12, titleFontSize=12, titleFontWeight="normal",
+            labelColor=_INK, titleColor=_INK, domainColor=_RULE, tickColor=_RULE, gridColor=_RULE,
+            gridOpacity=0.35, labelFontSize=12, titleFontSize=12, titleFontWeight="normal",
         )
         .configure_legend(labelColor=_INK, labelFontSize=12, symbolType="square")
         .configure_view(stroke=None)

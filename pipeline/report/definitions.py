@@ -34,14 +34,16 @@ DEFINITIONS: Final[dict[str, Definition]] = {
         inputs="start and end of every call, session, user, initiator, declared service keys",
         coverage="share of calls in sessions with a user-initiated call; share of calls whose user is known",
         errors=(
-            "the idle cap g (all three are printed; none is the truth); a key shared by several people collapses "
+            "the idle cap g (all three are printed; none is the truth); a key shared by several people "
+            "collapses "
             "into one; reading after the last call is not seen; lost ends of calls shorten the time"
         ),
     ),
     "prompt_length": Definition(
         title="Prompt length",
         plain="How long the prompts are that the engines receive, counted in tokens, cached ones included.",
-        formula="percentiles (linear interpolation) and mean of input tokens over calls that an engine answered",
+        formula="percentiles (linear interpolation) and mean of input tokens over calls that an engine "
+        "answered",
         unit="tokens per call",
         inputs="input tokens as the provider reported them, else estimated",
         coverage="calls with a known length ÷ calls that reached an engine; share of estimated lengths",
@@ -50,7 +52,8 @@ DEFINITIONS: Final[dict[str, Definition]] = {
     "prefix_hit": Definition(
         title="Prefix hit",
         plain=(
-            "How much of the prompts was sent before and could be reused (potential), and how much the engines "
+            "How much of the prompts was sent before and could be reused (potential), and how much the "
+            "engines "
             "did reuse (realised)."
         ),
         formula=(
@@ -58,10 +61,12 @@ DEFINITIONS: Final[dict[str, Definition]] = {
             "Σ min(input, input × shared bytes within R ÷ prompt bytes) ÷ Σ input"
         ),
         unit="share of prompt tokens",
-        inputs="cached and input tokens of the provider; the digest chain of the plugin; the engine's own counters",
+        inputs="cached and input tokens of the provider; the digest chain of the plugin; the engine's own "
+        "counters",
         coverage="share of calls and of tokens that report cached tokens; share of calls with a known chain",
         errors=(
-            "unknown is not zero; engines count recomputation after preemption as hits; bytes stand for tokens; "
+            "unknown is not zero; engines count recomputation after preemption as hits; bytes stand for "
+            "tokens; "
             "sharing between sessions is realised but not in the potential"
         ),
     ),
@@ -73,7 +78,8 @@ DEFINITIONS: Final[dict[str, Definition]] = {
         inputs="calls, turns and visits; power or energy of every device of one boundary",
         coverage="measured seconds ÷ seconds of the window; share of turns whose conformity is unknown",
         errors=(
-            "sensor accuracy; the boundary (a board is not a facility); idle power is included; other tenants of "
+            "sensor accuracy; the boundary (a board is not a facility); idle power is included; other "
+            "tenants of "
             "the same boards; missing times to first token; work sent to external providers is left out"
         ),
     ),

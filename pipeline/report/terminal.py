@@ -30,7 +30,13 @@ def table(figures: Mapping[str, Mapping[str, Any]]) -> Table:
             grid.add_section()
         previous = line.figure
         what = f"{line.name}: {line.reason}" if line.reason else line.name
-        grid.add_row(DEFINITIONS[line.figure].title if first else "", what, line.shown, line.unit, text.share(line.coverage))
+        grid.add_row(
+            DEFINITIONS[line.figure].title if first else "",
+            what,
+            line.shown,
+            line.unit,
+            text.share(line.coverage),
+        )
     return grid
 
 
@@ -40,7 +46,9 @@ def summary(
     """Return the table as plain text, with its notes below."""
     from rich.console import Console
 
-    console = Console(file=io.StringIO(), width=width, color_system=None, force_terminal=False, legacy_windows=False)
+    console = Console(
+        file=io.StringIO(), width=width, color_system=None, force_terminal=False, legacy_windows=False
+    )
     console.print(table(figures))
     for note in text.all_notes(figures, notes):
         console.print(f"Note: {note.text}", markup=False, highlight=False)

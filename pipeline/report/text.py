@@ -62,7 +62,9 @@ def all_notes(figures: Mapping[str, Mapping[str, Any]], given: Sequence[Note | s
     notes = [Note(n) if isinstance(n, str) else n for n in given]
     agents = figures["agents_per_megawatt"]
     if any(b.get("synthetic") for b in agents.get("boundaries") or ()):
-        notes.append(Note("Power is synthetic: it was made up by a stand-in, not measured.", ("agents_per_megawatt",)))
+        notes.append(
+            Note("Power is synthetic: it was made up by a stand-in, not measured.", ("agents_per_megawatt",))
+        )
     saturation = agents.get("saturation") or {}
     if agents.get("value") is not None and saturation.get("lower_bound"):
         notes.append(Note(f"Lower bound: {saturation['reason']}.", ("agents_per_megawatt",)))
@@ -70,21 +72,32 @@ def all_notes(figures: Mapping[str, Mapping[str, Any]], given: Sequence[Note | s
     if little.get("holds") is False:
         notes.append(
             Note(
-                f"Little's law is off by {share(little['residual'])}: overlapping turns, lost ends or clock skew.",
+                f"Little's law is off by {share(little['residual'])}: overlapping turns, lost ends or clock "
+                "skew.",
                 ("agents_per_megawatt", "calls_per_human_hour"),
             )
         )
     hit = figures["prefix_hit"]
     if hit.get("suspect_cells"):
-        cells = ", ".join(f"{c['provider']} {'streamed' if c['stream'] else 'not streamed'}" for c in hit["suspect_cells"])
-        notes.append(Note(f"Cached tokens of {cells} are always zero and were set aside as unknown.", ("prefix_hit",)))
+        cells = ", ".join(
+            f"{c['provider']} {'streamed' if c['stream'] else 'not streamed'}" for c in hit["suspect_cells"]
+        )
+        notes.append(
+            Note(f"Cached tokens of {cells} are always zero and were set aside as unknown.", ("prefix_hit",))
+        )
     if (hit.get("engine") or {}).get("overcounted"):
-        notes.append(Note("The engine's query counter grew faster than its prompts: its hit is overcounted.", ("prefix_hit",)))
+        notes.append(
+            Note(
+                "The engine's query counter grew faster than its prompts: its hit is overcounted.",
+                ("prefix_hit",),
+            )
+        )
     shared = (figures["calls_per_human_hour"].get("coverage") or {}).get("keys_shared_at_once")
     if shared:
         notes.append(
             Note(
-                f"{shared} key(s) without a user were in several turns at once: several people may share them, "
+                f"{shared} key(s) without a user were in several turns at once: several people may share "
+                "them, "
                 "and the union counts them as one.",
                 ("calls_per_human_hour",),
             )
@@ -108,23 +121,52 @@ def headlines(figures: Mapping[str, Mapping[str, Any]]) -> list[Line]:
         if human.get("value"):
             lines.append(Line("calls_per_human_hour", name, value, number(value), what, covered))
     for cap, value in ((human.get("calls_per_in_turn_hour") or {}).get("values") or {}).items():
-        name = f"per in-turn hour, tool gaps up to {cap}" if cap != "none" else "per in-turn hour, tool gaps in full"
-        lines.append(Line("calls_per_human_hour", name, value, number(value), "calls per in-turn hour", covered))
+        name = (
+            f"per in-turn hour, tool gaps up to {cap}"
+            if cap != "none"
+            else "per in-turn hour, tool gaps in full"
+        )
+        lines.append(
+            Line("calls_per_human_hour", name, value, number(value), "calls per in-turn hour", covered)
+        )
     length = figures["prompt_length"]
     covered = (length.get("coverage") or {}).get("share")
     for name, value in (length.get("value") or {}).items():
-        lines.append(Line("prompt_length", name.upper() if name != "mean" else name, value, number(value), "tokens", covered))
+        lines.append(
+            Line(
+                "prompt_length",
+                name.upper() if name != "mean" else name,
+                value,
+                number(value),
+                "tokens",
+                covered,
+            )
+        )
     hit = figures["prefix_hit"]
     if hit.get("value"):
         covered = hit["coverage"]["share_of_input_tokens"]
         real = hit["realised"]
-        lines.append(Line("prefix_hit", "realised", real["value"], share(real["value"]), "of tokens", covered, real["reason"]))
+        lines.append(
+            Line(
+                "prefix_hit",
+                "realised",
+                real["value"],
+                share(real["value"]),
+                "of tokens",
+                covered,
+                real["reason"],
+            )
+        )
         for label, row in hit["potential"].items():
             name = "potential, any age" if label == "inf" else f"potential within {label} s"
-            lines.append(Line("prefix_hit", name, row["value"], share(row["value"]), "of tokens", row["coverage"]))
+            lines.append(
+                Line("prefix_hit", name, row["value"], share(row["value"]), "of tokens", row["coverage"])
+            )
         engine = hit["engine"]
-        lines.append(Line("prefix_hit", "engine's own counters", engine["value"], share(engine["value"]), "of tokens", None,
-                          engine["reason"]))  # fmt: skip
+        own = engine["value"]
+        lines.append(
+            Line("prefix_hit", "engine's own counters", own, share(own), "of tokens", None, engine["reason"])
+        )
     agents = figures["agents_per_megawatt"]
     for row in agents.get("values") or ():
         name = f"{row['state'].replace('_', '-')}, {row['tier']}, {row['boundary']}"
@@ -135,6 +177,16 @@ def headlines(figures: Mapping[str, Mapping[str, Any]]) -> list[Line]:
         lines.append(Line("agents_per_megawatt", name, row["value"], shown, "agents/MW", covered))
     for figure, content in figures.items():
         if content.get("reason"):
-            lines.append(Line(figure, DEFINITIONS[figure].title, None, NONE, DEFINITIONS[figure].unit, None, content["reason"]))
+            lines.append(
+                Line(
+                    figure,
+                    DEFINITIONS[figure].title,
+                    None,
+                    NONE,
+                    DEFINITIONS[figure].unit,
+                    None,
+                    content["reason"],
+                )
+            )
     order = list(DEFINITIONS)
     return sorted(lines, key=lambda line: order.index(line.figure))

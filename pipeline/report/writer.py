@@ -38,7 +38,7 @@ def write(
         lake: root of the lake; facts must have been built.
         settings: conventions of the figures.
         out_dir: created where it is missing.
-        notes: what a reader must know, shown beside the figures that each note names (all, where it names none).
+        notes: what a reader must know, shown beside the figures a note names (all, where it names none).
         since: start of the window, naive UTC.
         until: end of the window, not included.
     """
@@ -97,7 +97,8 @@ def _meta(
             "slo_tiers": [parameters.tier_label(t) for t in settings.slo_tiers],
         },
         "audits": [
-            {k: a[k] for k in ("name", "severity", "rows", "samples", "meaning")} for a in run.last_audits(lake)
+            {k: a[k] for k in ("name", "severity", "rows", "samples", "meaning")}
+            for a in run.last_audits(lake)
         ],
     }
 

@@ -1,5 +1,7 @@
 """Reads the ``.sql`` models and audits, and runs them in order as temporary tables."""
 
+# ruff: noqa: S608 - relation names and columns are our own; paths are quoted; values are parameters
+
 from __future__ import annotations
 
 import hashlib
@@ -146,7 +148,9 @@ def audit(con: duckdb.DuckDBPyConnection, *, samples: int = 5) -> list[Audit]:
             f"SELECT COUNT(*), LIST(CAST(id AS VARCHAR) ORDER BY CAST(id AS VARCHAR))[1:{samples}] FROM bad"
         ).fetchone()
         count, ids = found if found else (0, None)
-        results.append(Audit(name, _severity(model), int(count), tuple(i for i in ids or () if i), _title(model)))
+        results.append(
+            Audit(name, _severity(model), int(count), tuple(i for i in ids or () if i), _title(model))
+        )
     return results
 
 

@@ -24,6 +24,7 @@ class Tier(Protocol):
     @property
     def ttft_s(self) -> float:
         """Longest time to first token."""
+
     @property
     def speed_tok_s(self) -> float:
         """Slowest generation."""
@@ -35,27 +36,35 @@ class Source(Protocol):
     @property
     def name(self) -> str:
         """Name of the source in reports."""
+
     @property
     def metric(self) -> str:
         """Name of the exported series."""
+
     @property
     def kind(self) -> str:
         """``gauge`` or ``counter``."""
+
     @property
     def scope(self) -> str:
         """Power boundary: board, node, rack or facility."""
+
     @property
     def factor(self) -> float:
         """Factor from the exported number to watts or joules."""
+
     @property
     def identity_labels(self) -> Sequence[str]:
         """Labels that tell devices apart."""
+
     @property
     def match_labels(self) -> Mapping[str, str]:
         """Labels that a series must carry to count."""
+
     @property
     def accuracy_percent(self) -> float | None:
         """Accuracy of the sensor, as ± per cent."""
+
     @property
     def synthetic(self) -> bool:
         """Made up, not measured."""
@@ -67,18 +76,23 @@ class Power(Protocol):
     @property
     def sources(self) -> Sequence[Source]:
         """Declared series; none means the default board exporter."""
+
     @property
     def max_gap_s(self) -> float:
         """Longest time between two samples that still counts as measured."""
+
     @property
     def pue(self) -> float | None:
         """Facility over rack."""
+
     @property
     def model_groups(self) -> Mapping[str, Sequence[str]]:
         """Model group to the scrape targets whose power serves it."""
+
     @property
     def external_model_groups(self) -> Sequence[str]:
         """Model groups without a power meter of ours."""
+
     @property
     def external_providers(self) -> Sequence[str]:
         """Providers without a power meter of ours."""
@@ -90,34 +104,42 @@ class Conventions(Protocol):
     @property
     def business_time_zone(self) -> str:
         """IANA zone of business days."""
+
     @property
     def idle_caps_s(self) -> Sequence[float]:
         """Caps g of a human-hour."""
+
     @property
     def tool_caps_s(self) -> Sequence[float | None]:
         """Caps on tool gaps; None is no cap."""
+
     @property
     def visit_gap_s(self) -> float:
         """Idle time that ends a visit."""
+
     @property
     def retentions_s(self) -> Sequence[float]:
         """Retentions of the potential prefix; infinity included."""
+
     @property
     def slo_tiers(self) -> Sequence[Tier]:
         """Service levels."""
+
     @property
     def service_keys(self) -> Sequence[str]:
         """Key aliases or hashes of unattended work."""
+
     @property
     def power(self) -> Power:
         """Power sources."""
 
 
-#: Providers that run on other people's power unless a model group of theirs is mapped to a target of ours.
+#: Providers that run on other people's power, unless a model group of theirs is mapped to our targets.
 HOSTED_PROVIDERS: Final = (
-    "anthropic", "openai", "azure", "azure_ai", "bedrock", "bedrock_converse", "vertex_ai", "gemini", "cohere",
-    "mistral", "groq", "deepseek", "together_ai", "fireworks_ai", "openrouter", "xai", "perplexity", "cerebras",
-    "sambanova", "github_copilot", "databricks", "watsonx", "replicate", "nvidia_nim", "chatgpt",
+    "anthropic", "openai", "azure", "azure_ai", "bedrock", "bedrock_converse", "vertex_ai", "gemini",
+    "cohere", "mistral", "groq", "deepseek", "together_ai", "fireworks_ai", "openrouter", "xai",
+    "perplexity", "cerebras", "sambanova", "github_copilot", "databricks", "watsonx", "replicate",
+    "nvidia_nim", "chatgpt",
 )  # fmt: skip
 
 
@@ -152,7 +174,7 @@ def tier_label(tier: Tier) -> str:
 def business_days(window: Window, zone: ZoneInfo) -> list[tuple[date, datetime, datetime]]:
     """Return the days of *zone* that overlap *window*, with their bounds in naive UTC."""
     day = window.start.replace(tzinfo=UTC).astimezone(zone).date() - timedelta(days=1)
-    days = []
+    days: list[tuple[date, datetime, datetime]] = []
     while True:
         start, end = _midnight(day, zone), _midnight(day + timedelta(days=1), zone)
         if start >= window.end:
@@ -171,13 +193,16 @@ def bind_conventions(con: duckdb.DuckDBPyConnection, settings: Conventions) -> d
     design = {"inf": None, "3600": 3600.0, "300": 300.0}  # columns of fct_call name these
     chosen = {retention_label(s): None if math.isinf(s) else float(s) for s in settings.retentions_s}
     retentions = design | chosen
-    relation(con, "prm_retention", label=("VARCHAR", list(retentions)), seconds=("DOUBLE", list(retentions.values())))
+    relation(
+        con,
+        "prm_retention",
+        label=("VARCHAR", list(retentions)),
+        seconds=("DOUBLE", list(retentions.values())),
+    )
     relation(con, "prm_service_key", value=("VARCHAR", sorted(set(settings.service_keys))))
     relation(con, "prm_idle_cap", seconds=("DOUBLE", sorted({float(s) for s in settings.idle_caps_s})))
     caps = list(dict.fromkeys(settings.tool_caps_s))
-    relation(
-        con, "prm_tool_cap", label=("VARCHAR", [cap_label(c) for c in caps]), seconds=("DOUBLE", caps)
-    )
+    relation(con, "prm_tool_cap", label=("VARCHAR", [cap_label(c) for c in caps]), seconds=("DOUBLE", caps))
     tiers = list(settings.slo_tiers)
     relation(
         con,
@@ -223,5 +248,7 @@ def bind_window(con: duckdb.DuckDBPyConnection, settings: Conventions, window: W
 def relation(con: duckdb.DuckDBPyConnection, table: str, /, **columns: tuple[str, Sequence[object]]) -> None:
     """Create a temporary table from whole columns: name=(SQL type, values)."""
     chosen = ", ".join(f"UNNEST(CAST(${n} AS {kind}[])) AS {n}" for n, (kind, _) in columns.items())
-    con.execute(f"CREATE OR REPLACE TEMP TABLE {table} AS SELECT {chosen}", {n: list(v) for n, (_, v) in columns.items()})
-
+    con.execute(
+        f"CREATE OR REPLACE TEMP TABLE {table} AS SELECT {chosen}",
+        {n: list(v) for n, (_, v) in columns.items()},
+    )

@@ -150,9 +150,16 @@ def write(lake: Path, relation: str, records: Iterable[dict[str, Any]], name: st
 
 
 def session(
-    key: str, at: datetime, *, turns: int, calls: int, user: str = "u1", gap_s: float = 4, idle_s: float = 120,
+    key: str,
+    at: datetime,
+    *,
+    turns: int,
+    calls: int,
+    user: str = "u1",
+    gap_s: float = 4,
+    idle_s: float = 120,
     **fields: Any,
-) -> list[dict[str, Any]]:  # fmt: skip
+) -> list[dict[str, Any]]:
     """A session of equal turns: calls of two seconds, *gap_s* apart, *idle_s* between turns; prompts grow."""
     events = []
     size = 0
@@ -186,7 +193,7 @@ def session(
 
 
 def scenario(lake: Path) -> list[dict[str, Any]]:
-    """Three people, one service, two days, two boards with energy counters and an engine; return the events."""
+    """Three people, a service, two days, two boards with counters and an engine; return the events."""
     events = [
         *session("s1", MONDAY, turns=4, calls=5),
         *session("s2", MONDAY + timedelta(minutes=1), turns=2, calls=3, client="codex", route="responses"),
@@ -197,11 +204,15 @@ def scenario(lake: Path) -> list[dict[str, Any]]:
     opened = [e | {"stage": "open", "outcome": "open", "duration_ms": None, "ended_us": None} for e in events]
     write(lake, "raw_event", [*({k: v for k, v in e.items() if v is not None} for e in opened), *events])
     write(lake, "raw_spend_log", [row(e) for e in events])
-    write(lake, "raw_metric", board_metrics(MONDAY - timedelta(minutes=2), MONDAY + timedelta(days=1, hours=1)))
+    write(
+        lake, "raw_metric", board_metrics(MONDAY - timedelta(minutes=2), MONDAY + timedelta(days=1, hours=1))
+    )
     return events
 
 
-def board_metrics(start: datetime, end: datetime, *, watts: float = 500.0, step_s: float = 60) -> list[dict[str, Any]]:
+def board_metrics(
+    start: datetime, end: datetime, *, watts: float = 500.0, step_s: float = 60
+) -> list[dict[str, Any]]:
     """Two boards of constant power with energy counters (mJ) and gauges (W), and an engine's counters."""
     records = []
     at = start
@@ -209,7 +220,9 @@ def board_metrics(start: datetime, end: datetime, *, watts: float = 500.0, step_
         passed = (at - start).total_seconds()
         for board in ("GPU-a", "GPU-b"):
             labels = {"UUID": board, "gpu": board[-1], "Hostname": "node-1"}
-            records.append(metric(at, "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", passed * watts * 1000, **labels))
+            records.append(
+                metric(at, "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", passed * watts * 1000, **labels)
+            )
             records.append(metric(at, "DCGM_FI_DEV_POWER_USAGE", watts, **labels))
         records.append(metric(at, "vllm:prefix_cache_queries_total", 100 * passed, model_name="m"))
         records.append(metric(at, "vllm:prefix_cache_hits_total", 80 * passed, model_name="m"))
