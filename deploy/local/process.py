@@ -21,13 +21,15 @@ from typing import Self
 POLL_S = 0.05
 GROUP_END_S = 3.0
 
-# $1 process and group id, $2 signal that stops the service, $3 seconds until it is killed.
+# $1 process and group id, $2 signal that stops the service, $3 seconds until it is killed, $4 folder to
+# remove afterwards, or nothing.
 _GUARD = """
 if read -r line; then exit 0; fi
-kill -"$2" "$1" 2>/dev/null || exit 0
+kill -"$2" "$1" 2>/dev/null
 waited=0
 while [ "$waited" -lt "$3" ] && kill -0 "$1" 2>/dev/null; do sleep 1; waited=$((waited + 1)); done
 kill -KILL -- "-$1" 2>/dev/null
+[ -z "$4" ] || rm -rf -- "$4"
 """
 
 
@@ -54,8 +56,22 @@ class ManagedProcess:
         group: int | None = None,
         stop_signal: signal.Signals = signal.SIGTERM,
         stop_grace_s: float = 10.0,
+        scratch: Path | None = None,
     ) -> None:
-        """`user` and `group` are numeric ids to run as; only root may give them."""
+        """Describe the process; nothing is started yet.
+
+        Args:
+            name: what messages call it.
+            argv: program and arguments.
+            log: file that its output is appended to.
+            env: its whole environment; None hands on this program's.
+            cwd: its working directory.
+            user: numeric user id to run as; only root may give one.
+            group: numeric group id to run as.
+            stop_signal: what asks it to end.
+            stop_grace_s: how long it may take to end before it is killed.
+            scratch: folder that the guard removes when this program was killed; otherwise it is the caller's.
+        """
         self.name = name
         self.log = log
         self._argv = list(argv)
@@ -65,6 +81,7 @@ class ManagedProcess:
         self._group = group
         self._stop_signal = stop_signal
         self._stop_grace_s = stop_grace_s
+        self._scratch = scratch
         self._process: subprocess.Popen[bytes] | None = None
         self._guard: subprocess.Popen[bytes] | None = None
 
@@ -100,6 +117,7 @@ class ManagedProcess:
                 str(self._process.pid),
                 self._stop_signal.name.removeprefix("SIG"),
                 str(round(self._stop_grace_s)),
+                str(self._scratch or ""),
             ],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,

@@ -110,7 +110,7 @@ class PostgresService:
             else:
                 self._start_embedded()
         except BaseException:
-            self._stop(remove=False)
+            self._stop()
             raise
         return self
 
@@ -118,7 +118,7 @@ class PostgresService:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Stop the server and remove its data, or drop the database that was created."""
-        self._stop(remove=True)
+        self._stop()
 
     def _use_external(self, url: str) -> None:
         if os.environ.get("AGENTWATT_DATABASE_AS_IS") == "1":
@@ -173,6 +173,7 @@ class PostgresService:
             cwd=self._base,
             user=uid,
             group=gid,
+            scratch=self._base,
             stop_signal=signal.SIGINT,  # PostgreSQL's "fast" shutdown: ends sessions, writes a checkpoint
         )
         self._process.start()
@@ -184,15 +185,14 @@ class PostgresService:
         server = f"postgresql://postgres@/postgres?host={run}"
         self._url = database.create_database(server, self._name)
 
-    def _stop(self, *, remove: bool) -> None:
+    def _stop(self) -> None:
         if self._created is not None and self._external_url is not None:
             name, self._created = self._created, None
-            if remove:
-                database.drop_database(self._external_url, name)
+            database.drop_database(self._external_url, name)
         if self._process is not None:
             self._process.stop()
             self._process = None
-        if self._base is not None and remove:
+        if self._base is not None:
             shutil.rmtree(self._base, ignore_errors=True)
             self._base = None
         self._url = None

@@ -57,6 +57,14 @@ def wait_for_end(pid: int, seconds: float) -> bool:
         os.close(handle)
 
 
+def is_guard_of(process: Path, folder: Path) -> bool:
+    """True for the shell that watches over the server with this folder."""
+    try:
+        return os.fsencode(folder) in (process / "cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return False
+
+
 def test_postgres_offers_an_empty_utf8_database_that_runs_in_utc(postgres: PostgresService) -> None:
     assert database.fetch_value(postgres.url, "SELECT current_database()") == "litellm"
     assert database.fetch_value(postgres.url, "SHOW server_encoding") == "UTF8"
@@ -225,7 +233,7 @@ def test_servers_end_when_the_program_that_started_them_is_killed(tmp_path: Path
         "import sys; from pathlib import Path\n"
         "from deploy.local.services import PostgresService, RedisService\n"
         "with PostgresService(Path(sys.argv[1])) as p, RedisService(Path(sys.argv[1])) as r:\n"
-        "    print(p.pid, r.pid, flush=True); sys.stdin.read()\n"
+        "    print(p.pid, r.pid, p.url, flush=True); sys.stdin.read()\n"
     )
     with subprocess.Popen(
         [sys.executable, "-c", program, str(tmp_path)],
@@ -235,8 +243,13 @@ def test_servers_end_when_the_program_that_started_them_is_killed(tmp_path: Path
         text=True,
     ) as process:
         assert process.stdout is not None
-        pids = [int(text) for text in process.stdout.readline().split()]
+        postgres_pid, redis_pid, url = process.stdout.readline().split()
         process.send_signal(signal.SIGKILL)
         process.wait()
-    assert len(pids) == 2
-    assert all(wait_for_end(pid, 20.0) for pid in pids)
+    assert wait_for_end(int(postgres_pid), 20.0)
+    assert wait_for_end(int(redis_pid), 20.0)
+    base = Path(url.partition("?host=")[2]).parent
+    assert base.name.startswith("agentwatt-pg-")
+    guards = [int(entry.name) for entry in Path("/proc").glob("[0-9]*") if is_guard_of(entry, base)]
+    assert all(wait_for_end(pid, 20.0) for pid in guards)
+    assert not base.exists()
