@@ -78,13 +78,15 @@ class Collector:
         self._settings = settings
         self._progress = progress
         self._should_stop = should_stop
-        self._consumer = settings.consumer or socket.gethostname()
+        self._host = settings.consumer or socket.gethostname()
+        self._consumer = self._host
         self._delivered = "0-0"
         self._counted = int(lake.read_state(STATE).get("lost_upto", 0))
         self.report = CollectReport()
 
     def once(self, max_wait_s: float = 0.0) -> CollectReport:
         """Read all that is there, then return; wait up to *max_wait_s* for a first entry."""
+        self._consumer = f"{self._host}-once"  # not the name of a follower beside us: its entries are its own
         self._open_group()
         self._recover()
         self._drain(None)
@@ -96,6 +98,7 @@ class Collector:
 
     def follow(self, max_wait_s: float = 30.0) -> CollectReport:
         """Read until told to stop; no entry waits in memory longer than about *max_wait_s*."""
+        self._consumer = f"{self._host}-follow"
         self._open_group()
         recovered_at = -math.inf
         while not self._should_stop():

@@ -25,6 +25,7 @@ def collect(
     *,
     max_file_rows: int = 20_000,
     progress: Callable[[CollectReport], None] = lambda _: None,
+    should_stop: Callable[[], bool] = lambda: False,
 ) -> CollectReport:
     """Read what is new in ``*.jsonl`` files of *directory*.
 
@@ -39,6 +40,8 @@ def collect(
         )
     report = CollectReport()
     for path in sorted(directory.glob("*.jsonl")):
+        if should_stop():
+            break
         _read_file(lake, path, max_file_rows, report, progress)
     return report
 
