@@ -183,6 +183,9 @@ def report(
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the report.")] = Path("report"),
     since: Since = None,
     until: Until = None,
+    note: Annotated[
+        list[str] | None, typer.Option(help="Something a reader must know; repeat for more.")
+    ] = None,
     config: Config = None,
     lake: LakeRoot = None,
     form: Form = None,
@@ -192,7 +195,9 @@ def report(
 
     settings = _settings(config, lake).settings
     with progress("Writing the report", enabled=_Options.progress):
-        files = workflow.report(settings, out, since=_date(since, "--since"), until=_date(until, "--until"))
+        files = workflow.report(
+            settings, out, since=_date(since, "--since"), until=_date(until, "--until"), more_notes=note or ()
+        )
     write_rows([{"file": str(path)} for path in files], form)
 
 

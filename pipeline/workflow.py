@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
@@ -99,14 +99,16 @@ def with_secret(settings: Settings) -> Settings:
     return settings.model_copy(update={"hash_secret": SecretStr(stored.decode())}) if stored else settings
 
 
-def report(settings: Settings, out: Path, *, since: date | None, until: date | None) -> list[Path]:
-    """Write the report of a window into *out*; what collection lost or set aside becomes its notes."""
+def report(
+    settings: Settings, out: Path, *, since: date | None, until: date | None, more_notes: Sequence[str] = ()
+) -> list[Path]:
+    """Write the report of a window into *out*; what collection lost or set aside joins *more_notes*."""
     from pipeline.report import write
 
     lake = Lake(settings.lake)
     if not lake.root.is_dir():
         raise ConfigError(f"There is no lake at {lake.root}.", next_step="agentwatt run")
-    return list(write(lake.root, settings, out, notes(lake), since=since, until=until))
+    return list(write(lake.root, settings, out, [*more_notes, *notes(lake)], since=since, until=until))
 
 
 def notes(lake: Lake) -> list[str]:

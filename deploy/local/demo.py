@@ -7,6 +7,7 @@ Everything that is started ends with this program, also on Ctrl-C. Exit codes: 0
 from __future__ import annotations
 
 import argparse
+import json
 import shutil
 import sys
 import time
@@ -15,6 +16,7 @@ from pathlib import Path
 
 from deploy.local.process import StackError
 from deploy.local.recorded_run import REPOSITORY, Options, RecordedRun
+from pipeline.report.terminal import summary
 
 MIN_FREE_BYTES = 500_000_000
 
@@ -52,6 +54,11 @@ def _run(options: argparse.Namespace) -> int:
     def say(text: str) -> None:
         print(f"[{time.monotonic() - began:5.1f} s] {text}", file=sys.stderr, flush=True)
 
+    notes = [
+        "Power is synthetic: the stand-in engine computes it from its load.",
+        f"Time is compressed: recorded pauses and the engine's waits are divided by {options.speed_up:g}, "
+        "so figures per hour are not those of the recorded people.",
+    ]
     run = RecordedRun(
         Options(work=work, size=options.size, seed=options.seed, speed_up=options.speed_up, report=say)
     )
@@ -59,18 +66,11 @@ def _run(options: argparse.Namespace) -> int:
         truth = run.replay()
         say("running the pipeline: collect, run, report")
         run.pipeline()
-        run.report(
-            out,
-            [
-                "power is synthetic: the stand-in engine computes it from its load",
-                f"time is compressed: recorded pauses and engine waits are divided by {options.speed_up:g}, "
-                "so figures per hour are not those of the recorded people",
-            ],
-        )
+        run.report(out, notes)
         rows = run.stack.proxy.spend_rows()
         upstream = run.engine_truth()
         say("stopping what was started")
-    print(run.agentwatt_summary, flush=True)
+    print(summary(json.loads((out / "report.json").read_text(encoding="utf-8")), notes), flush=True)
     outcomes = Counter(call.expected_outcome for call in truth)
     seconds = ", ".join(f"{name} {value:.0f} s" for name, value in run.timings_s.items())
     print(

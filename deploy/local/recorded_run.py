@@ -62,7 +62,6 @@ class RecordedRun:
         self.settings_path = self.work / "agentwatt.yaml"
         self.timings_s: dict[str, float] = {}
         self.peak_rss_mb = 0.0
-        self.agentwatt_summary = ""
         self._open = ExitStack()
         self._stack: LocalStack | None = None
         self._engine: EngineProcess | None = None
@@ -141,7 +140,7 @@ class RecordedRun:
         self._write_settings([f"svc-{user}" for user in scenario.service_users])
         scrape = self._agentwatt_process(
             "scrape", self.engine.metrics_url, "--target-name", "engine", "--interval", "1",
-            "--match", "^(vllm:|DCGM_)", "--lake", str(self.lake),
+            "--match", "vllm:|DCGM_",
         )  # fmt: skip
         with scrape, self._timed("replay"):
             options.report("replaying recorded agent work through the proxy")
@@ -167,24 +166,28 @@ class RecordedRun:
             self.agentwatt("run")
 
     def report(self, out: Path, notes: list[str]) -> None:
-        """Write the report files into *out* and keep what the command printed."""
+        """Write the report files into *out*."""
         with self._timed("report"):
             arguments = [part for note in notes for part in ("--note", note)]
-            self.agentwatt_summary = self.agentwatt("report", "--out", str(out), *arguments)
+            self.agentwatt("report", "--out", str(out), *arguments)
 
     def agentwatt(self, *arguments: str) -> str:
         """Run one agentwatt command against this run's lake, database and Redis; return its stdout."""
         return self._run(
-            [sys.executable, "-m", "pipeline.cli", *arguments], f"agentwatt {arguments[0]}", self.pipeline_env
+            [sys.executable, "-m", "pipeline.cli", *arguments, *self._where],
+            f"agentwatt {arguments[0]}",
+            self.pipeline_env,
         )
+
+    @property
+    def _where(self) -> tuple[str, ...]:
+        return ("--config", str(self.settings_path), "--lake", str(self.lake))
 
     @property
     def pipeline_env(self) -> dict[str, str]:
         """Environment of the pipeline's commands."""
         return {
             **os.environ,
-            "AGENTWATT_CONFIG": str(self.settings_path),
-            "AGENTWATT_LAKE": str(self.lake),
             "DATABASE_URL": self.stack.postgres.url,
             "REDIS_URL": self.stack.redis.url,
         }
@@ -204,7 +207,7 @@ class RecordedRun:
     def _agentwatt_process(self, *arguments: str) -> ManagedProcess:
         return ManagedProcess(
             f"agentwatt {arguments[0]}",
-            [sys.executable, "-m", "pipeline.cli", *arguments],
+            [sys.executable, "-m", "pipeline.cli", *arguments, *self._where],
             log=self.work / f"{arguments[0]}.log",
             env=self.pipeline_env,
             cwd=REPOSITORY,
