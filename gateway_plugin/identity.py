@@ -327,7 +327,7 @@ def resolve(
         request: canonical headers, body, metadata of the client and the proxy's own session id.
         auth: result of authentication.
         hasher: keyed hasher of this installation.
-        head_material: digests of (system prompt, first user message), for an inferred session.
+        head_material: (digest of the system prompt, first human text), for an inferred session.
         user_precedence: which of end user, user id and key names the person, first present wins.
 
     Returns:

@@ -125,10 +125,9 @@ class Recorder:
             metadata=arrival.client_metadata,
             proxy_session=arrival.proxy_session,
         )
-        material = (
-            f"{chain.system_digest:016x}",
-            f"{chain.first_user_digest:016x}" if chain.first_user_digest else "",
-        )
+        # The text, not the message: harnesses add and drop injected parts beside it from call to call.
+        opening = turns.first_human_text(items)
+        material = (f"{chain.system_digest:016x}", opening)
         who = ident.resolve(
             request, arrival.auth, hasher, head_material=material, user_precedence=settings.user_precedence
         )
@@ -138,7 +137,7 @@ class Recorder:
         )
         who = self._tie_side_call(who, turn)
         if who.session_key and agent_kind == "main" and items and self._may_be_unnamed_subagent(who, turn):
-            agent_id = self.state.agent_of(who.session_key, chain, len(items))
+            agent_id = self.state.agent_of(who.session_key, chain.system_digest, opening, len(items))
             if agent_id != "main":
                 agent_kind = "subagent"
                 turn = turns.analyse(

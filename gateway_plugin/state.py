@@ -45,7 +45,7 @@ class _Known:
     """Heads by which the agents of a session are told apart when the client does not name them."""
 
     main_system: set[int] = field(default_factory=set)
-    main_first_user: set[int] = field(default_factory=set)
+    main_first_text: set[int] = field(default_factory=set)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +81,13 @@ class SessionState:
         """Approximate memory of all streams, bytes."""
         return self._bytes
 
-    def agent_of(self, session_key: str, chain: Chain, message_count: int) -> str:
+    def agent_of(self, session_key: str, system_digest: int, opening: str, message_count: int) -> str:
         """Return ``main`` or an inferred subagent id for a call whose client names no agent.
 
         A call belongs to the main agent when its system prompt or its first human text is one that the main
         agent of this session has used; otherwise a short conversation is a subagent, named by its head.
         """
+        text = self._text_key("", opening)[1]
         known = self._known.get(session_key)
         if known is None:
             known = self._known[session_key] = _Known()
@@ -94,16 +95,14 @@ class SessionState:
                 self._known.popitem(last=False)
         else:
             self._known.move_to_end(session_key)
-            same = chain.system_digest in known.main_system or (
-                chain.first_user_digest != 0 and chain.first_user_digest in known.main_first_user
-            )
-            inferred = f"sub-{chain.system_digest:016x}"
+            same = system_digest in known.main_system or (opening != "" and text in known.main_first_text)
+            inferred = f"sub-{system_digest:016x}"
             if not same and (message_count <= 3 or (session_key, inferred) in self._streams):
                 return inferred
         if len(known.main_system) < 16:
-            known.main_system.add(chain.system_digest)
-        if chain.first_user_digest and len(known.main_first_user) < 16:
-            known.main_first_user.add(chain.first_user_digest)
+            known.main_system.add(system_digest)
+        if opening and len(known.main_first_text) < 16:
+            known.main_first_text.add(text)
         return "main"
 
     def link_text(self, user: str, text: str, session: tuple[str, str | None]) -> None:

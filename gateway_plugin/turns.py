@@ -210,6 +210,23 @@ def _is_side_call(body: Mapping[str, Any], blocks: Sequence[_Block], offers_tool
     return not offers_tools and len(blocks) == 1 and _SIDE_CALL.search(_system_text(body)) is not None
 
 
+def first_human_text(items: Sequence[Any]) -> str:
+    """Return the first text of a conversation that a human (or a parent agent) wrote, injections left out.
+
+    Read only up to the first answer of the model, so it is the same for every call of a conversation.
+    """
+    for item in items:
+        if not isinstance(item, Mapping):
+            continue
+        if item.get("role") == "assistant" or item.get("type") in _MODEL_ITEMS:
+            break
+        if item.get("role") == "user":
+            for text in _texts(item.get("content")):
+                if not is_injected(text):
+                    return text
+    return ""
+
+
 def analyse(
     body: Mapping[str, Any],
     hints: Hints,
