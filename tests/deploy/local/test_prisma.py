@@ -203,4 +203,17 @@ def test_the_cache_is_where_it_was_asked_for_else_where_it_can_be_written(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     assert default_cache() == tmp_path / "cache" / "agentwatt"
     monkeypatch.setattr(prisma.os, "access", lambda path, mode: False)
-    assert default_cache().name == f"agentwatt-cache-{os.getuid()}"
+    monkeypatch.setattr(prisma.tempfile, "gettempdir", lambda: str(tmp_path))
+    assert default_cache() == tmp_path / f"agentwatt-cache-{os.getuid()}"
+    assert default_cache().stat().st_mode & 0o077 == 0
+
+
+def test_a_temporary_cache_of_somebody_else_is_not_trusted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "base_prefix", sys.prefix)
+    monkeypatch.setattr(prisma.os, "access", lambda path, mode: False)
+    monkeypatch.setattr(prisma.tempfile, "gettempdir", lambda: str(tmp_path))
+    (tmp_path / f"agentwatt-cache-{os.getuid()}").symlink_to(tmp_path)
+    with pytest.raises(StackError, match="belongs to somebody else"):
+        default_cache()
