@@ -74,7 +74,6 @@ class ProxyInstallation:
             "looking for LiteLLM",
             [str(executable), "-c", _PROBE],
             advice=f"Is {executable} a Python of version 3.11 or newer?",
-            env={key: value for key, value in os.environ.items() if key != "PYTHONPATH"},
             timeout_s=60,
         )
         found = json.loads(answer.splitlines()[-1])

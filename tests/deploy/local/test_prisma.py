@@ -63,7 +63,10 @@ def test_litellm_is_found_with_its_schema_and_migrations(installation: ProxyInst
     assert len(list(installation.migrations.glob("*/migration.sql"))) > 100
 
 
-def test_an_environment_without_litellm_is_told_what_to_install(tmp_path: Path) -> None:
+def test_an_environment_without_litellm_is_told_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PYTHONPATH", raising=False)
     venv.create(tmp_path / "bare", symlinks=True)
     python = tmp_path / "bare" / "bin" / "python"
     with pytest.raises(StackError, match=r"pip install 'litellm\[proxy\]' prisma==0\.11\.0"):
