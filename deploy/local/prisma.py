@@ -74,7 +74,6 @@ class ProxyInstallation:
             "looking for LiteLLM",
             [str(executable), "-c", _PROBE],
             advice=f"Is {executable} a Python of version 3.11 or newer?",
-            env={key: value for key, value in os.environ.items() if key != "PYTHONPATH"},
             timeout_s=60,
         )
         found = json.loads(answer.splitlines()[-1])
@@ -193,11 +192,18 @@ class PrismaToolchain:
         partial.mkdir()
         for name in ("package.json", "package-lock.json"):
             shutil.copy(NODE_SOURCES / name, partial / name)
+        environment = {
+            **os.environ,
+            "PATH": f"{self.node.folder}{os.pathsep}{os.environ.get('PATH', '')}",
+            "npm_config_update_notifier": "false",
+        }
+        if not os.access(Path.home(), os.W_OK):  # a service user; npm keeps its own cache under the home
+            environment["npm_config_cache"] = str(self.cache / "npm")
         run_checked(
             "installing the npm packages",
             [*self.node.npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund"],
             cwd=partial,
-            env={**os.environ, "PATH": f"{self.node.folder}{os.pathsep}{os.environ.get('PATH', '')}"},
+            env=environment,
             advice="Is the npm registry reachable? `npm config get registry` shows which one is asked.",
         )
         partial.rename(self.packages)
@@ -252,7 +258,15 @@ def default_cache() -> Path:
     existing = next((folder for folder in (home, *home.parents) if folder.exists()), None)
     if existing is not None and os.access(existing, os.W_OK):
         return home / "agentwatt"
-    return Path(tempfile.gettempdir()) / f"agentwatt-cache-{os.getuid()}"
+    return _private_folder(Path(tempfile.gettempdir()) / f"agentwatt-cache-{os.getuid()}")
+
+
+def _private_folder(path: Path) -> Path:
+    """Create a folder in a place that everybody can write to, or make sure that it is ours."""
+    path.mkdir(mode=0o700, exist_ok=True)
+    if path.is_symlink() or path.stat().st_uid != os.getuid():
+        raise StackError(f"{path} belongs to somebody else. Set AGENTWATT_CACHE to a folder of yours.")
+    return path
 
 
 def native_engine() -> Path | None:

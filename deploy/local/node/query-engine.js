@@ -88,14 +88,13 @@ async function answer(engine, request, response) {
 async function main() {
   const port = portArgument(process.argv);
   const schemaPath = process.env.PRISMA_DML_PATH;
-  const engine = new Engine({
+  const engine = await Engine.open({
     schema: fs.readFileSync(schemaPath, 'utf8'),
     url: databaseUrl(process.env),
     labelledRows: readsLabelledRows(schemaPath),
     log,
     logQueries: Boolean(process.env.LOG_QUERIES),
   });
-  await engine.connect();
   const server = http.createServer((request, response) => void answer(engine, request, response));
   server.keepAliveTimeout = 120_000; // longer than the client keeps its idle connections
   server.listen(port, 'localhost'); // as a name: the client connects to `localhost`, IPv4 or IPv6

@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from deploy.local import database
+from deploy.local import database, services
 from deploy.local.prisma import ENGINE_COMMIT, PrismaToolchain, ProxyInstallation
-from deploy.local.process import ManagedProcess
+from deploy.local.process import ManagedProcess, StackError
 from deploy.local.services import PostgresService, free_port
 
 SCHEMA = """
@@ -414,6 +414,66 @@ def test_the_engine_ends_by_itself_on_the_signals_of_the_client(
             assert client.raw("SELECT 1 AS n")
             os.kill(process.pid, number)
             assert process.wait(timeout_s=10) == 0
+        finally:
+            process.stop()
+
+
+def test_a_database_that_goes_away_has_prismas_error_code(program: Path, tmp_path: Path) -> None:
+    (tmp_path / "schema.prisma").write_text(SCHEMA)
+    with PostgresService(tmp_path) as postgres:
+        process, client = start_engine(
+            program, tmp_path / "schema.prisma", postgres.url, tmp_path / "engine.log"
+        )
+        try:
+            assert client.raw("SELECT 1 AS n")
+            postgres.__exit__(None, None, None)
+            codes = {client.error_code("query { result: findFirstNote { id } }") for _ in range(2)}
+            assert codes <= {"P1001", "P1017"}
+            assert client.send("GET", "/status") == {"status": "ok"}
+        finally:
+            process.stop()
+
+
+def test_an_engine_that_does_not_reach_its_database_ends_with_the_reason(
+    program: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "schema.prisma").write_text(SCHEMA)
+    result = subprocess.run(
+        [program, "-p", "1"],
+        env={
+            "PATH": os.environ["PATH"],
+            "PRISMA_DML_PATH": str(tmp_path / "schema.prisma"),
+            "DATABASE_URL": f"postgresql://someone:secret@127.0.0.1:{free_port()}/nowhere",
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 1
+    assert "ECONNREFUSED" in result.stderr
+    assert "secret" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("parameters", "reached"), [("", True), ("?sslmode=prefer", True), ("?sslmode=require", False)]
+)
+def test_a_server_without_encryption_is_reached_unless_encryption_is_required(
+    parameters: str, reached: bool, program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "schema.prisma").write_text(SCHEMA)
+    port = free_port()
+    monkeypatch.setitem(services.POSTGRES_SETTINGS, "listen_addresses", "127.0.0.1")
+    monkeypatch.setitem(services.POSTGRES_SETTINGS, "port", str(port))
+    monkeypatch.setattr(services.database, "create_database", lambda url, name: url)
+    with PostgresService(tmp_path):
+        url = f"postgresql://postgres:any@127.0.0.1:{port}/postgres{parameters}"
+        if not reached:
+            with pytest.raises(StackError, match="does not support SSL"):
+                start_engine(program, tmp_path / "schema.prisma", url, tmp_path / "engine.log")
+            return
+        process, client = start_engine(program, tmp_path / "schema.prisma", url, tmp_path / "engine.log")
+        try:
+            assert client.raw("SELECT 1 AS n")
         finally:
             process.stop()
 

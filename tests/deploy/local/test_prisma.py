@@ -63,7 +63,10 @@ def test_litellm_is_found_with_its_schema_and_migrations(installation: ProxyInst
     assert len(list(installation.migrations.glob("*/migration.sql"))) > 100
 
 
-def test_an_environment_without_litellm_is_told_what_to_install(tmp_path: Path) -> None:
+def test_an_environment_without_litellm_is_told_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PYTHONPATH", raising=False)
     venv.create(tmp_path / "bare", symlinks=True)
     python = tmp_path / "bare" / "bin" / "python"
     with pytest.raises(StackError, match=r"pip install 'litellm\[proxy\]' prisma==0\.11\.0"):
@@ -203,4 +206,17 @@ def test_the_cache_is_where_it_was_asked_for_else_where_it_can_be_written(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     assert default_cache() == tmp_path / "cache" / "agentwatt"
     monkeypatch.setattr(prisma.os, "access", lambda path, mode: False)
-    assert default_cache().name == f"agentwatt-cache-{os.getuid()}"
+    monkeypatch.setattr(prisma.tempfile, "gettempdir", lambda: str(tmp_path))
+    assert default_cache() == tmp_path / f"agentwatt-cache-{os.getuid()}"
+    assert default_cache().stat().st_mode & 0o077 == 0
+
+
+def test_a_temporary_cache_of_somebody_else_is_not_trusted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "base_prefix", sys.prefix)
+    monkeypatch.setattr(prisma.os, "access", lambda path, mode: False)
+    monkeypatch.setattr(prisma.tempfile, "gettempdir", lambda: str(tmp_path))
+    (tmp_path / f"agentwatt-cache-{os.getuid()}").symlink_to(tmp_path)
+    with pytest.raises(StackError, match="belongs to somebody else"):
+        default_cache()

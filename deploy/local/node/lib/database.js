@@ -30,21 +30,44 @@ const READ_AS = new Map([
  * URL parser does not, so a placeholder goes in; the `host` parameter still wins.
  *
  * @param {string} url
- * @returns {{pool: object, schema: string|undefined}}
+ * @returns {{urls: string[], max: number, poolTimeoutMs: number, schema: string|undefined}} `urls` to try in
+ *   turn: without a word about encryption Prisma encrypts when the server can, and else does not
  */
 function connectionSettings(url) {
   const parsed = new URL(url.replace(/^(\w+:\/\/(?:[^@/?]*@)?)\//, '$1localhost/'));
   const parameters = parsed.searchParams;
   const max = Number(parameters.get('connection_limit') ?? DEFAULT_CONNECTIONS);
-  const timeout_s = Number(parameters.get('pool_timeout') ?? DEFAULT_POOL_TIMEOUT_S);
+  const poolTimeoutMs = 1000 * Number(parameters.get('pool_timeout') ?? DEFAULT_POOL_TIMEOUT_S);
   const schema = parameters.get('schema') ?? undefined;
   for (const name of [...parameters.keys()]) if (!DRIVER_PARAMETERS.has(name)) parameters.delete(name);
-  // Prisma means sslmode as libpq does: `prefer` and `require` encrypt without checking the certificate.
-  if (parameters.has('sslmode')) parameters.set('uselibpqcompat', 'true');
-  return {
-    pool: { connectionString: parsed.toString(), max, connectionTimeoutMillis: timeout_s * 1000 },
-    schema,
+  const withMode = (mode) => {
+    const copy = new URL(parsed);
+    copy.searchParams.set('sslmode', mode);
+    // As libpq means it: `prefer` and `require` encrypt without checking the certificate.
+    copy.searchParams.set('uselibpqcompat', 'true');
+    return copy.toString();
   };
+  const mode = parameters.get('sslmode') ?? 'prefer';
+  const overSocket = (parameters.get('host') ?? '').startsWith('/');
+  const optional = mode === 'prefer' || mode === 'allow';
+  let urls = [withMode(mode)];
+  if (overSocket) urls = [withMode('disable')];
+  else if (optional) urls = [withMode('prefer'), withMode('disable')];
+  return { urls, max, poolTimeoutMs, schema };
+}
+
+/** Connect once, to learn which of the URLs the server accepts; throws when it is none of them. */
+async function acceptedUrl({ urls, poolTimeoutMs }) {
+  const [first, ...others] = urls;
+  const client = new pg.Client({ connectionString: first, connectionTimeoutMillis: poolTimeoutMs });
+  try {
+    await client.connect();
+    await client.end();
+    return first;
+  } catch (error) {
+    if (others.length === 0 || !/does not support SSL/.test(error.message)) throw error;
+    return acceptedUrl({ urls: others, poolTimeoutMs });
+  }
 }
 
 /** Present catalogue types under a type that the adapter can read. */
@@ -71,17 +94,43 @@ function patchQueryable() {
   };
 }
 
+const UNREACHABLE_CODES = new Set([
+  'ECONNREFUSED', 'ECONNRESET', 'EHOSTUNREACH', 'ENETUNREACH', 'ENOENT', 'ENOTFOUND', 'EPIPE', 'ETIMEDOUT',
+]);
+
+/**
+ * What the native engine says about a failure that the driver met before PostgreSQL could answer.
+ *
+ * @param {Error & {code?: string}} error
+ * @returns {{error_code?: string, message: string}} Prisma's error code where there is one
+ */
+function driverFailure(error) {
+  const detail = error?.message || error?.code || String(error);
+  if (/timeout exceeded when trying to connect/.test(detail)) {
+    return { error_code: 'P2024', message: `Timed out fetching a new connection from the connection pool: ${detail}` };
+  }
+  if (UNREACHABLE_CODES.has(error?.code) || /^Connection terminated/.test(detail)) {
+    return { error_code: 'P1001', message: `Can't reach database server: ${detail}` };
+  }
+  return { message: `Database driver: ${detail}` };
+}
+
 /**
  * @param {string} url Prisma connection URL
  * @param {(message: string) => void} onIdleError told when an idle connection breaks
- * @returns {{adapter: object, pool: pg.Pool}}
+ * @returns {Promise<{adapter: object, pool: pg.Pool}>}
  */
-function openDatabase(url, onIdleError) {
+async function openDatabase(url, onIdleError) {
   patchQueryable();
-  const { pool: poolSettings, schema } = connectionSettings(url);
-  const pool = new pg.Pool(poolSettings);
+  const settings = connectionSettings(url);
+  const pool = new pg.Pool({
+    connectionString: await acceptedUrl(settings),
+    max: settings.max,
+    connectionTimeoutMillis: settings.poolTimeoutMs,
+  });
   pool.on('error', (error) => onIdleError(String(error))); // unheard, it would end the process
-  return { pool, adapter: bindAdapter(new PrismaPg(pool, schema ? { schema } : undefined)) };
+  const adapter = bindAdapter(new PrismaPg(pool, settings.schema ? { schema: settings.schema } : undefined));
+  return { pool, adapter };
 }
 
-module.exports = { connectionSettings, openDatabase };
+module.exports = { connectionSettings, driverFailure, openDatabase };

@@ -3,10 +3,11 @@
 const fs = require('node:fs');
 const path = require('node:path');
 const { readModels, forDriverAdapters } = require('./datamodel.js');
-const { openDatabase } = require('./database.js');
+const { driverFailure, openDatabase } = require('./database.js');
 const { RequestTranslator } = require('./request.js');
 const { clientAnswer, transactionAnswer } = require('./response.js');
 
+const DRIVER_FAILED = 'P2036'; // "error in external connector": the cause is kept on our side, under an id
 const NO_TRACE = '{}'; // the engine wants a tracing context with every call
 
 function loadBindings() {
@@ -20,6 +21,7 @@ function loadBindings() {
 
 /** The engine behind the HTTP interface: GraphQL-protocol requests in, client-shaped answers out. */
 class Engine {
+  #adapter;
   #engine;
   #translator;
   #pool;
@@ -32,9 +34,17 @@ class Engine {
    * @param {boolean} options.labelledRows raw rows in the shape of Python clients before 0.12
    * @param {(line: string) => void} options.log receives problems and, if asked for, queries
    * @param {boolean} options.logQueries
+   * @returns {Promise<Engine>} connected; rejects when the database cannot be reached
    */
-  constructor({ schema, url, labelledRows, log, logQueries }) {
-    const { adapter, pool } = openDatabase(url, log);
+  static async open(options) {
+    const engine = new Engine(options, await openDatabase(options.url, options.log));
+    await engine.#engine.connect(NO_TRACE);
+    return engine;
+  }
+
+  /** Use `Engine.open`. */
+  constructor({ schema, labelledRows, log, logQueries }, { adapter, pool }) {
+    this.#adapter = adapter;
     this.#pool = pool;
     this.#labelledRows = labelledRows;
     this.#translator = new RequestTranslator(readModels(schema));
@@ -53,10 +63,6 @@ class Engine {
       (line) => { if (logQueries) log(line); },
       adapter,
     );
-  }
-
-  async connect() {
-    await this.#engine.connect(NO_TRACE);
   }
 
   async disconnect() {
@@ -87,7 +93,20 @@ class Engine {
   }
 
   async #run(query, transactionId) {
-    return JSON.parse(await this.#engine.query(JSON.stringify(query), NO_TRACE, transactionId));
+    return this.#explained(JSON.parse(await this.#engine.query(JSON.stringify(query), NO_TRACE, transactionId)));
+  }
+
+  /** Put the cause of a driver failure, which the engine knows only by number, into its error. */
+  #explained(answer) {
+    for (const error of answer.errors ?? []) {
+      const userFacing = error.user_facing_error;
+      if (userFacing?.error_code !== DRIVER_FAILED) continue;
+      const cause = this.#adapter.errorRegistry.consumeError(userFacing.meta?.id)?.error;
+      if (cause === undefined) continue;
+      error.error = driverFailure(cause).message;
+      error.user_facing_error = { is_panic: false, meta: {}, ...driverFailure(cause) };
+    }
+    return answer;
   }
 
   /** @param {string} options JSON text as the client sent it: max_wait, timeout, isolation_level */
