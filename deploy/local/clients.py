@@ -39,11 +39,18 @@ def headers(
     result = {"user-agent": sdk}
     if session.route == "messages":
         result["anthropic-version"] = "2023-06-01"
+    if session.session_id is not None:
+        result["x-litellm-session-id"] = session.session_id
     return result
 
 
 def session_id_sent(session: PlannedSession, call: PlannedCall) -> str | None:
-    """Return the session id that the request of *call* carries, in a header or in the body."""
+    """Return the session id that the request of *call* carries, in a header or in the body.
+
+    OpenCode runs a subagent as a session of its own and names the parent in another header.
+    """
+    if session.client == "opencode" and call.agent_id is not None:
+        return call.agent_id
     return session.session_id if call.sends_session_id else None
 
 
@@ -115,7 +122,10 @@ def _child_turn_id(call: PlannedCall) -> str:
 
 def _opencode(session: PlannedSession, call: PlannedCall) -> dict[str, str]:
     result = {"user-agent": f"opencode/{OPENCODE_VERSION} ai-sdk/provider-utils/4.0.1 runtime/bun/1.3.5"}
-    if call.sends_session_id and session.session_id is not None:
-        result["x-session-id"] = session.session_id
-        result["x-session-affinity"] = session.session_id
+    own = session_id_sent(session, call)
+    if own is not None:
+        result["x-session-id"] = own
+        result["x-session-affinity"] = own
+    if call.agent_id is not None:
+        result["x-parent-session-id"] = str(session.session_id)
     return result

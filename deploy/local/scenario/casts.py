@@ -56,6 +56,7 @@ class Cast:
     """One session. ``start_s`` is recorded time after the start of the replay (before any speed-up).
 
     ``legacy`` stands for an older release of the client, which names its session in another place.
+    ``names_session`` makes a plain client send its session id, which no other header accompanies.
     """
 
     name: str
@@ -68,6 +69,7 @@ class Cast:
     stream: bool = True
     hints: bool = False
     legacy: bool = False
+    names_session: bool = False
     tools: ToolSet = "client"
     service: bool = False
 
@@ -202,9 +204,12 @@ FULL: Final = (
         "none",
         "chat",
         "coder-small",
-        (Turn(MIGRATION, 5), Turn(CONFIG, 4, fail_once=True)),
+        (
+            Turn(MIGRATION, 5, subagents=(Subagent(DIAGRAM, 2, "reader"),), fork_after=2),
+            Turn(CONFIG, 4, fail_once=True),
+        ),
         start_s=300,
-        tools="recorded",
+        names_session=True,
     ),
     Cast(
         "interrupted",
@@ -310,9 +315,12 @@ SMALL: Final = (
         "none",
         "chat",
         "coder-small",
-        (Turn(DBSHELL, 3), Turn(CONFIG, 3, fail_once=True)),
+        (
+            Turn(DBSHELL, 3, subagents=(Subagent(DIAGRAM, 2, "reader"),)),
+            Turn(CONFIG, 3, fail_once=True),
+        ),
         start_s=15,
-        tools="recorded",
+        names_session=True,
     ),
     Cast(
         "interrupted",

@@ -94,7 +94,7 @@ class _SessionComposer:
         self.pointer: dict[str, int] = {}
         self.prompt_id = ""
         self.children = 0
-        self.session_id = _session_id(cast.client, rng)
+        self.session_id = _session_id(cast, rng)
 
     def run(self) -> PlannedSession:
         """Compose every turn of the cast."""
@@ -189,7 +189,7 @@ class _SessionComposer:
         call = self._call(
             main,
             initiator="compaction",
-            messages=(*main.history, {"role": "user", "content": texts.SUMMARY_REQUEST}),
+            messages=(*main.history, {"role": "user", "content": texts.summary_request(self.cast.client)}),
             special="compaction",
             max_tokens=COMPACTION_OUTPUT,
             wait=(wait, "tool"),
@@ -197,7 +197,7 @@ class _SessionComposer:
         if self.cast.client == "opencode":
             call = replace(call, tools=())
         self.steps.append(call)
-        main.history = [{"role": "user", "content": texts.summary(main.history)}, *last]
+        main.history = [{"role": "user", "content": texts.summary(self.cast.client, main.history)}, *last]
         main.window += 1
 
     def _auxiliary(self, main: _Stream, task: Task) -> None:
@@ -212,7 +212,9 @@ class _SessionComposer:
         )
         # OpenCode sends its title calls without the session's headers.
         sends = self.cast.client != "opencode"
-        self.steps.append(replace(call, system=texts.TITLE_SYSTEM, tools=(), sends_session_id=sends))
+        self.steps.append(
+            replace(call, system=texts.title_system(self.cast.client), tools=(), sends_session_id=sends)
+        )
 
     # -- subagents
 
@@ -253,7 +255,7 @@ class _SessionComposer:
             parent=main.agent,
             system=texts.CHILD_SYSTEM.format(kind=child.kind),
             tools=(*task.tools, *catalogue.child_tools()),
-            agent_id=_uuid(self.rng),
+            agent_id=_new_id(self.cast.client, self.rng),
             agent_type=child.kind,
             history=[{"role": "user", "content": prompt}],
             turn=1,
@@ -380,12 +382,14 @@ def _uuid(rng: random.Random) -> str:
     return str(uuid.UUID(int=rng.getrandbits(128), version=4))
 
 
-def _session_id(client: str, rng: random.Random) -> str | None:
-    if client == "none":
-        return None
+def _new_id(client: str, rng: random.Random) -> str:
     if client == "opencode":
         return "ses_" + "".join(rng.choices(_ALPHABET, k=26))
     return _uuid(rng)
+
+
+def _session_id(cast: Cast, rng: random.Random) -> str | None:
+    return _new_id(cast.client, rng) if cast.client != "none" or cast.names_session else None
 
 
 def _first_special(turn: Turn, switched: bool) -> str | None:

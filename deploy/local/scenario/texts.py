@@ -7,14 +7,26 @@ from typing import Final
 
 from deploy.local.scenario.plan import Message
 
-SUMMARY_REQUEST: Final = (
-    "Write a summary of this conversation so that the work can go on with the summary in place of the "
-    "history. Name what the user asked for, what was done and found, the files that matter, open errors, and "
-    "the step that comes next. Answer with text only and call no tool."
+#: How clients begin the request for a summary, and the message that takes the place of the history. The
+#: openings are those of the real clients, because gateways recognise such calls by them.
+_SUMMARY_OPENINGS: Final = {
+    "opencode": (
+        "Provide a detailed prompt for continuing our conversation above.",
+        "The conversation history before this point was compacted into the following summary:",
+    ),
+    "claude-code": (
+        "Your task is to create a detailed summary of the conversation so far.",
+        "This session is being continued from a previous conversation that ran out of context.",
+    ),
+}
+_SUMMARY_BODY: Final = (
+    "Name what the user asked for, what was done and found, the files that matter, open errors, and the step "
+    "that comes next. Answer with text only and call no tool."
 )
-TITLE_SYSTEM: Final = (
-    "Write a title of at most six words for the work that the user's message asks for. Answer with the title."
-)
+_TITLE_OPENINGS: Final = {
+    "opencode": "You are a title generator.",
+    "claude-code": "Summarize this coding conversation in under 50 characters.",
+}
 CHILD_SYSTEM: Final = (
     "You are a subagent of kind {kind}. You are given one part of a larger piece of work. Use the tools to "
     "find what was asked for, change nothing, and end with one report that your parent can use without "
@@ -38,15 +50,27 @@ FOLLOW_UPS: Final = (
 )
 
 
-def summary(history: Sequence[Message]) -> str:
-    """Return the text that takes the place of a history: what was asked, and the commands that were run."""
+def summary_request(client: str) -> str:
+    """Return the message by which *client* asks for a summary of the conversation."""
+    opening, _ = _SUMMARY_OPENINGS.get(client, _SUMMARY_OPENINGS["claude-code"])
+    return f"{opening} {_SUMMARY_BODY}"
+
+
+def title_system(client: str) -> str:
+    """Return the system prompt of *client*'s title call."""
+    opening = _TITLE_OPENINGS.get(client, _TITLE_OPENINGS["claude-code"])
+    return f"{opening} Name the work that the user's message asks for and answer with nothing else."
+
+
+def summary(client: str, history: Sequence[Message]) -> str:
+    """Return the text that takes the place of *history*: what was asked, and the commands that were run."""
     asked = next(str(message["content"]) for message in history if message["role"] == "user")
     commands = [
         call["function"]["arguments"][:160] for message in history for call in message.get("tool_calls") or ()
     ]
     lines = "\n".join(f"- {command}" for command in commands)
+    _, opening = _SUMMARY_OPENINGS.get(client, _SUMMARY_OPENINGS["claude-code"])
     return (
-        "The conversation so far was replaced by this summary because it filled the context.\n\n"
-        f"Asked for:\n{asked[:600]}\n\nCommands that were run, oldest first:\n{lines}\n\n"
+        f"{opening}\n\nAsked for:\n{asked[:600]}\n\nCommands that were run, oldest first:\n{lines}\n\n"
         "Continue with the work where it stopped; do not ask the user again."
     )

@@ -88,7 +88,9 @@ def test_codex_tells_thread_and_turn_and_an_older_release_writes_an_underscore(s
     assert checked >= 6
 
 
-def test_opencode_sends_its_session_with_every_call_but_titles(scenario: Scenario) -> None:
+def test_opencode_sends_its_session_with_every_call_but_titles_and_a_child_names_its_parent(
+    scenario: Scenario,
+) -> None:
     titles = 0
     for session, call in scenario.calls():
         if session.client != "opencode":
@@ -96,17 +98,26 @@ def test_opencode_sends_its_session_with_every_call_but_titles(scenario: Scenari
         headers = _headers(session, call)
         assert headers["user-agent"].startswith("opencode/")
         titles += call.initiator == "auxiliary"
-        expected = None if call.initiator == "auxiliary" else session.session_id
+        child = call.parent_agent is not None
+        expected = None if call.initiator == "auxiliary" else call.agent_id or session.session_id
         assert headers.get("x-session-affinity") == headers.get("x-session-id") == expected
         assert clients.session_id_sent(session, call) == expected
+        assert headers.get("x-parent-session-id") == (session.session_id if child else None)
     assert titles == 1
 
 
-def test_plain_clients_send_no_id_at_all(scenario: Scenario) -> None:
+def test_plain_clients_send_no_id_unless_they_name_their_session_and_never_an_agent(
+    scenario: Scenario,
+) -> None:
+    named = set()
     for session, call in scenario.calls():
         if session.client == "none":
-            assert set(_headers(session, call)) <= {"user-agent", "anthropic-version"}
-            assert clients.session_id_sent(session, call) is None
+            headers = _headers(session, call)
+            assert set(headers) <= {"user-agent", "anthropic-version", "x-litellm-session-id"}
+            assert headers.get("x-litellm-session-id") == session.session_id
+            assert clients.session_id_sent(session, call) == session.session_id
+            named.add((session.session_id is not None, call.parent_agent))
+    assert named == {(False, None), (True, None), (True, "main")}
 
 
 def test_no_header_tells_that_it_is_a_replay(scenario: Scenario) -> None:

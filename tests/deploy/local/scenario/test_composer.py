@@ -107,7 +107,7 @@ def test_exactly_the_first_call_of_every_main_turn_is_initiated_by_the_user(scen
 
 def test_subagents_are_initiated_by_agents_and_share_nothing_with_their_parent(scenario: Scenario) -> None:
     children = [(session, call) for session, call in scenario.calls() if call.parent_agent]
-    assert {session.client for session, _ in children} >= {"claude-code", "opencode"}
+    assert {session.client for session, _ in children} >= {"claude-code", "opencode", "none"}
     for session, call in children:
         parents = [other for other in session.calls() if other.agent == "main"]
         assert call.initiator == "agent"

@@ -75,7 +75,7 @@ async def test_a_parent_waits_for_its_subagents_which_run_after_the_call_that_st
         start, end = children[0].sent_us, max(call.done_us for call in children)
         for call in calls:
             assert call.parent_agent or call.done_us <= start or call.sent_us >= end
-    assert forked == 2
+    assert forked == 3
 
 
 async def test_the_history_uses_the_ids_that_the_server_issued(small: Scenario, imitation: Server) -> None:
