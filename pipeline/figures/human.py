@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from pipeline.figures.evidence import evidence, one, product, ratio
 from pipeline.sql import parameters
+from pipeline.sql.evidence import evidence, one, product, ratio
 
 if TYPE_CHECKING:
     import duckdb

@@ -7,8 +7,8 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
-from pipeline.figures.evidence import evidence, one, ratio
 from pipeline.sql import parameters
+from pipeline.sql.evidence import evidence, one, ratio
 
 if TYPE_CHECKING:
     import duckdb

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pipeline.power import energy
 from pipeline.power.interval import Day, ratio_interval
 from pipeline.sql import parameters
+from pipeline.sql.evidence import evidence
 
 if TYPE_CHECKING:
     import duckdb
@@ -57,6 +58,7 @@ def compute(
         "external": external,
         "littles_law": little,
         "saturation": saturation,
+        "evidence": evidence(con),
     }
     reason = _refusal(con, measured, window)
     if reason:

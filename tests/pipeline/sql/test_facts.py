@@ -33,7 +33,13 @@ def test_a_turn_starts_at_each_user_call_where_no_turn_id_is_given(tmp_path: Pat
             event("e", at(40)),
         ],
     )
-    assert column(lake, "turn_key") == {"a": "call:a", "b": "call:a", "c": "call:c", "d": "call:c", "e": "call:c"}
+    assert column(lake, "turn_key") == {
+        "a": "call:a",
+        "b": "call:a",
+        "c": "call:c",
+        "d": "call:c",
+        "e": "call:c",
+    }
     assert column(lake, "position") == {"a": "1", "b": "2", "c": "1", "d": "2", "e": "3+"}
     assert {t["turn_key"]: (t["turn_number"], t["calls"]) for t in facts(lake, "fct_turn").values()} == {
         "call:a": (1, 2),
@@ -88,7 +94,9 @@ def test_the_first_category_that_applies_wins(tmp_path: Path) -> None:
             event("shrunk", at(30), initiator="user", model_group="m2", input_tokens=13_999),
             event("kept", at(40), model_group="m2", input_tokens=9_800),
             event("small", at(50), model_group="m2", input_tokens=500),
-            event("hinted", at(60), initiator="user", model_group="m2", compaction_hint=True, input_tokens=500),
+            event(
+                "hinted", at(60), initiator="user", model_group="m2", compaction_hint=True, input_tokens=500
+            ),
             event("asked", at(70), initiator="user", model_group="m2", input_tokens=500),
         ],
     )
@@ -134,9 +142,16 @@ def test_gaps_run_from_the_latest_earlier_end_and_are_never_negative(tmp_path: P
 
 def test_potential_tokens_follow_the_steps_within_each_retention_inclusively(tmp_path: Path) -> None:
     steps = json.dumps([[10, 1000], [300, 2000], [3600.5, 3000]])
-    lake = build(tmp_path, [event("a", at(0), prompt_bytes=4000, shared_bytes=3000, prefix_steps=steps, input_tokens=800)])
+    lake = build(
+        tmp_path,
+        [event("a", at(0), prompt_bytes=4000, shared_bytes=3000, prefix_steps=steps, input_tokens=800)],
+    )
     call = facts(lake)["a"]
-    assert (call["potential_300_tokens"], call["potential_3600_tokens"], call["potential_inf_tokens"]) == (400, 400, 600)
+    assert (call["potential_300_tokens"], call["potential_3600_tokens"], call["potential_inf_tokens"]) == (
+        400,
+        400,
+        600,
+    )
 
 
 def test_potential_is_unknown_without_a_chain_and_zero_without_a_shared_byte(tmp_path: Path) -> None:
@@ -192,7 +207,8 @@ def test_a_visit_ends_after_thirty_idle_minutes_across_all_agents(tmp_path: Path
     )
     con = duckdb.connect()
     visits = con.execute(
-        f"SELECT visit_number, calls FROM read_parquet('{lake}/facts/session/*/*.parquet') ORDER BY visit_number"
+        f"SELECT visit_number, calls FROM read_parquet('{lake}/facts/session/*/*.parquet') ORDER BY "
+        "visit_number"
     ).fetchall()
     assert visits == [(1, 3), (2, 1)]
 
@@ -220,7 +236,9 @@ def test_attended_means_a_user_call_somewhere_in_the_session_and_no_service_key(
         ({"route": "responses"}, 1),
     ],
 )
-def test_only_generation_that_reached_an_engine_is_engine_load(tmp_path: Path, fields: dict[str, Any], expected: int) -> None:
+def test_only_generation_that_reached_an_engine_is_engine_load(
+    tmp_path: Path, fields: dict[str, Any], expected: int
+) -> None:
     assert facts(build(tmp_path, [event("a", at(0), **fields)]))["a"]["is_engine"] == expected
 
 

@@ -42,7 +42,9 @@ def test_facts_and_marts_name_their_columns_and_group_by_them(name: str) -> None
 @pytest.mark.parametrize("name", [n for n in EVERYTHING if n not in OPENS_JSON])
 def test_models_carry_over_to_clickhouse(name: str) -> None:
     sql = re.sub(r"\$([a-z_]+)", r"'\1'", models.load(name).sql)
-    (out,) = sqlglot.transpile(sql, read="duckdb", write="clickhouse", unsupported_level=sqlglot.ErrorLevel.RAISE)
+    (out,) = sqlglot.transpile(
+        sql, read="duckdb", write="clickhouse", unsupported_level=sqlglot.ErrorLevel.RAISE
+    )
     assert sqlglot.parse_one(out, read="clickhouse").find(exp.Select)
 
 

@@ -74,7 +74,12 @@ def test_retries_are_attempts_of_one_call_and_their_spend_adds_up(tmp_path: Path
     failed = [row(call, request_id=f"try-{n}", status="failure", spend=0.0) for n in (1, 2)]
     lake = build(tmp_path, [call], [*failed, row(call, request_id="try-3", spend=0.25)])
     found = facts(lake)["a"]
-    assert (found["outcome"], found["attempts"], found["row_count"], found["spend"]) == ("success", 3, 3, 0.25)
+    assert (found["outcome"], found["attempts"], found["row_count"], found["spend"]) == (
+        "success",
+        3,
+        3,
+        0.25,
+    )
 
 
 def test_a_row_without_our_object_joins_by_an_unambiguous_call_id(tmp_path: Path) -> None:
@@ -94,7 +99,13 @@ def test_a_call_id_that_two_calls_share_joins_nothing(tmp_path: Path) -> None:
 def test_unattributed_rows_are_kept_even_when_their_ids_collide(tmp_path: Path) -> None:
     call = event("x", MONDAY)
     rows = [
-        row(call, aw=None, request_id="None", litellm_call_id=None, start_time=(MONDAY + timedelta(seconds=n)).isoformat())
+        row(
+            call,
+            aw=None,
+            request_id="None",
+            litellm_call_id=None,
+            start_time=(MONDAY + timedelta(seconds=n)).isoformat(),
+        )
         for n in range(3)
     ]
     found = facts(build(tmp_path, (), rows))
@@ -125,7 +136,9 @@ def test_a_row_read_twice_counts_as_it_was_read_last(tmp_path: Path) -> None:
 
 
 def test_a_failure_refused_before_our_hook_is_rejected_not_engine_load(tmp_path: Path) -> None:
-    lake = build(tmp_path, (), [row(event("a", MONDAY), aw=None, status="failure", prompt_tokens=0, usage_input=None)])
+    lake = build(
+        tmp_path, (), [row(event("a", MONDAY), aw=None, status="failure", prompt_tokens=0, usage_input=None)]
+    )
     (call,) = facts(lake).values()
     assert (call["outcome"], call["is_engine"], call["input_tokens"]) == ("rejected", 0, None)
 
@@ -147,7 +160,9 @@ def test_impossible_cached_tokens_are_set_aside_and_counted(tmp_path: Path, cach
 @pytest.mark.parametrize(
     "fields", [{"outcome": "aborted"}, {"usage_source": "estimated"}, {"cached_tokens": None}]
 )
-def test_cached_tokens_of_aborted_estimated_and_silent_calls_are_unknown(tmp_path: Path, fields: dict[str, str]) -> None:
+def test_cached_tokens_of_aborted_estimated_and_silent_calls_are_unknown(
+    tmp_path: Path, fields: dict[str, str]
+) -> None:
     assert facts(build(tmp_path, [event("a", MONDAY, **fields)]))["a"]["cached_tokens"] is None
 
 
