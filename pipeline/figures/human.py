@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from pipeline.figures.evidence import evidence, one, product, ratio
 from pipeline.sql import parameters
+from pipeline.sql.evidence import evidence, one, product, ratio
 
 if TYPE_CHECKING:
     import duckdb
@@ -20,9 +20,10 @@ def compute(
     calls, main_calls, prompts, sessions, turns = one(
         con, _COUNTS, {"start": window.start, "end": window.end}
     )
-    unattended, everything = one(
+    unattended, homeless, everything = one(
         con,
-        "SELECT SUM(1 - is_attended), COUNT(*) FROM fct_call WHERE start_at >= $start AND start_at < $end",
+        "SELECT SUM(1 - is_attended), SUM(CASE WHEN session_key IS NULL THEN 1 ELSE 0 END), COUNT(*) FROM "
+        "fct_call WHERE start_at >= $start AND start_at < $end",
         {"start": window.start, "end": window.end},
     )
     all_hours, attended_hours, main_hours, peak = one(
@@ -88,10 +89,12 @@ def compute(
         },
         "longest_user_day_hours": longest,
         "by": {scope: _human_by(con, scope, window) for scope in ("client", "team")},
+        "by_day": _by_day(con),
         "coverage": {
             "attended_calls": calls,
             "unattended_calls": int(unattended or 0),
             "attended_share": ratio(calls, everything),
+            "calls_without_session": int(homeless or 0),
             "calls_of_known_user": _known_user(con, window),
             "keys_shared_at_once": _shared_keys(con, window),
         },
@@ -142,6 +145,31 @@ def _human_by(con: duckdb.DuckDBPyConnection, scope: str, window: parameters.Win
     return [
         {scope: v, "idle_cap_s": cap, "human_hours": h, "calls": n, "value": ratio(n, h)}
         for v, cap, h, n in rows
+    ]
+
+
+def _by_day(con: duckdb.DuckDBPyConnection) -> list[dict[str, Any]]:
+    """Human-hours and calls of each business day; a call belongs to the day it starts in."""
+    rows = con.execute(
+        """
+        WITH human AS (
+          SELECT business_day, idle_cap_s, SUM(human_hours) AS hours FROM mart_human_hour
+          WHERE scope = 'all' GROUP BY business_day, idle_cap_s
+        ),
+        calls AS (
+          SELECT d.business_day, COUNT(*) AS calls FROM prm_business_day AS d
+          JOIN fct_call AS c ON c.start_at >= d.start_at AND c.start_at < d.end_at
+          WHERE c.is_attended = 1 AND c.start_at >= (SELECT MIN(start_at) FROM prm_hour)
+            AND c.start_at < (SELECT MAX(end_at) FROM prm_hour)
+          GROUP BY d.business_day
+        )
+        SELECT h.business_day, h.idle_cap_s, h.hours, c.calls FROM human AS h
+        LEFT JOIN calls AS c ON c.business_day = h.business_day ORDER BY h.business_day, h.idle_cap_s
+        """
+    ).fetchall()
+    return [
+        {"day": d, "idle_cap_s": cap, "human_hours": h, "calls": n or 0, "value": ratio(n or 0, h)}
+        for d, cap, h, n in rows
     ]
 
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
-from pipeline.figures.evidence import evidence, one, ratio
 from pipeline.sql import parameters
+from pipeline.sql.evidence import evidence, one, ratio
 
 if TYPE_CHECKING:
     import duckdb
@@ -56,6 +56,7 @@ def compute(con: duckdb.DuckDBPyConnection, window: parameters.Window) -> dict[s
             "model_group": _length_by(con, "model_group", span),
             "client": _length_by(con, "client", span),
             "team": _length_by(con, "team_id", span),
+            "day": _length_by(con, "start_date", span),
         },
         "coverage": {
             "engine_calls": calls,

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from pipeline.figures.evidence import evidence, one, ratio
+from pipeline.sql.evidence import evidence, one, ratio
 
 if TYPE_CHECKING:
     import duckdb

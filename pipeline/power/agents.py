@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import date
 from typing import TYPE_CHECKING, Any, Final
 
 from pipeline.power import energy
 from pipeline.power.interval import Day, ratio_interval
 from pipeline.sql import parameters
+from pipeline.sql.evidence import evidence
 
 if TYPE_CHECKING:
     import duckdb
@@ -55,6 +58,7 @@ def compute(
         "external": external,
         "littles_law": little,
         "saturation": saturation,
+        "evidence": evidence(con),
     }
     reason = _refusal(con, measured, window)
     if reason:
@@ -127,6 +131,7 @@ def _rows(
                 continue
             total, lower, upper, pooled = root
             spread = boundary.accuracy_percent / 100
+            daily = _daily(con, boundary.scope, state, tier)
             rows.append(
                 {
                     "boundary": boundary.scope,
@@ -149,7 +154,11 @@ def _rows(
                         lower / (boundary.mwh * (1 + spread)),
                         upper / (boundary.mwh * (1 - spread)),
                     ],
-                    "week_interval": _week_interval(con, boundary.scope, state, tier),
+                    "week_interval": _week_interval(daily),
+                    "by_day": [
+                        {"day": day, "value": hours / mwh, "agent_hours": hours, "megawatt_hours": mwh}
+                        for day, hours, mwh, _ in daily
+                    ],
                 }
             )
     return rows
@@ -170,7 +179,10 @@ def _hours(
     return float(row[0]), float(row[1]), float(row[2]), float(row[3])
 
 
-def _week_interval(con: duckdb.DuckDBPyConnection, scope: str, state: str, tier: str) -> dict[str, Any]:
+def _daily(
+    con: duckdb.DuckDBPyConnection, scope: str, state: str, tier: str
+) -> list[tuple[date, float, float, bool]]:
+    """Return (business day, conformant agent-hours, MWh, weekend) of every measured day."""
     found = con.execute(
         """
         WITH agents AS (
@@ -182,15 +194,19 @@ def _week_interval(con: duckdb.DuckDBPyConnection, scope: str, state: str, tier:
           SELECT business_day, MAX(is_weekend) AS is_weekend, SUM(joules) / 3.6e9 AS mwh FROM mart_energy_hour
           WHERE scope = $scope GROUP BY business_day
         )
-        SELECT COALESCE(a.hours, 0), e.mwh, e.is_weekend FROM energy AS e
+        SELECT e.business_day, COALESCE(a.hours, 0), e.mwh, e.is_weekend FROM energy AS e
         LEFT JOIN agents AS a ON a.business_day = e.business_day WHERE e.mwh > 0 ORDER BY e.business_day
         """,
         {"scope": scope, "state": state, "tier": tier},
     ).fetchall()
-    interval = ratio_interval([Day(float(h), float(m), bool(w)) for h, m, w in found])
+    return [(day, float(hours), float(mwh), bool(weekend)) for day, hours, mwh, weekend in found]
+
+
+def _week_interval(daily: Sequence[tuple[date, float, float, bool]]) -> dict[str, Any]:
+    interval = ratio_interval([Day(hours, mwh, weekend) for _, hours, mwh, weekend in daily])
     if isinstance(interval, str):
-        return {"value": None, "reason": interval, "days": len(found)}
-    return {"value": list(interval), "reason": None, "days": len(found), "confidence": 0.95}
+        return {"value": None, "reason": interval, "days": len(daily)}
+    return {"value": list(interval), "reason": None, "days": len(daily), "confidence": 0.95}
 
 
 def _facility(settings: parameters.Conventions, measured: list[energy.Energy]) -> dict[str, Any]:

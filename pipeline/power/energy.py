@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from pipeline.sql import parameters
@@ -116,7 +117,11 @@ def bind_series(
         "SELECT DISTINCT name, target, labels FROM raw_metric "
         "WHERE name IN (SELECT UNNEST(CAST($names AS VARCHAR[]))) AND ts >= $start AND ts <= $end "
         "ORDER BY name, target, labels",
-        {"names": [s.metric for s in declared], "start": window.start, "end": window.end},
+        {
+            "names": [s.metric for s in declared],
+            "start": window.start - timedelta(seconds=float(settings.power.max_gap_s)),
+            "end": window.end + timedelta(seconds=float(settings.power.max_gap_s)),
+        },
     ).fetchall()
     rows: list[tuple[str, str, str, str, str, str, float, str, int]] = []
     for name, target, text in found:

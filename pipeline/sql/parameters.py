@@ -242,7 +242,13 @@ def bind_window(con: duckdb.DuckDBPyConnection, settings: Conventions, window: W
     names = (("hour_start", "TIMESTAMP"), ("start_at", "TIMESTAMP"), ("end_at", "TIMESTAMP"),
              ("business_day", "DATE"), ("is_weekend", "INTEGER"))  # fmt: skip
     relation(con, "prm_hour", **{n: (kind, [h[i] for h in hours]) for i, (n, kind) in enumerate(names)})
-    return {"window_start": window.start, "window_end": window.end}
+    margin = timedelta(seconds=float(settings.power.max_gap_s))
+    return {
+        "window_start": window.start,
+        "window_end": window.end,
+        "metric_start": window.start - margin,
+        "metric_end": window.end + margin,
+    }
 
 
 def relation(con: duckdb.DuckDBPyConnection, table: str, /, **columns: tuple[str, Sequence[object]]) -> None:

@@ -1,12 +1,13 @@
 -- mart_energy_segment: energy between two neighbouring samples of one device.
 -- Grain: (scope, device, start_at).
 -- Sources: raw_metric, prm_power_series (name, target, labels -> source, scope, kind, factor, device).
---   Parameters: $window_start, $window_end, $max_gap_s.
+--   Parameters: $window_start, $window_end, $max_gap_s; $metric_start and $metric_end lie
+--   a longest gap outside the window.
 -- Meaning: one value per device and instant (a GPU sliced into instances repeats its power on every slice, so
 --   the largest counts once). An energy counter gives differences, and its new value after a reset; a watt
 --   gauge gives trapezoids. A device with a counter that moves is read from it, else from the gauge. Samples
 --   that mean "not available" are dropped; neighbours further apart than the longest gap bound no segment.
-WITH sample AS (
+WITH reading AS (
   SELECT
     s.scope,
     s.device,
@@ -15,8 +16,8 @@ WITH sample AS (
     MAX(m.value * s.factor) AS value
   FROM raw_metric AS m
   JOIN prm_power_series AS s ON s.name = m.name AND s.target = m.target AND s.labels = m.labels
-  WHERE m.ts >= CAST($window_start AS TIMESTAMP) - INTERVAL 10 MINUTE
-    AND m.ts <= CAST($window_end AS TIMESTAMP) + INTERVAL 10 MINUTE
+  WHERE m.ts >= CAST($metric_start AS TIMESTAMP)
+    AND m.ts <= CAST($metric_end AS TIMESTAMP)
     AND m.value >= 0
     AND m.value < 9.2e18
     AND (s.kind = 'counter' OR m.value * s.factor < 2e9)
@@ -31,7 +32,7 @@ neighbour AS (
     ts AS end_at,
     LAG(value) OVER (PARTITION BY scope, device, kind ORDER BY ts) AS start_value,
     value AS end_value
-  FROM sample
+  FROM reading
 ),
 measured AS (
   SELECT

@@ -4,7 +4,8 @@
 -- Meaning: source says what we have (event | row | both). The event is believed first; the row fills what the
 --   event lacks, and its outcome wins where it ranks higher (a final record that was lost). Times of a row
 --   cover its last attempt only, so our own started_us and duration_ms inside it are preferred; a failure's
---   equal start and end is no duration.
+--   equal start and end is no duration. A failed row that carries nothing of ours was refused before our hook
+--   ran (authentication, budget): rejected, unless an event says otherwise.
 WITH joined AS (
   SELECT
     COALESCE(e.event_id, r.call_id) AS call_id,
@@ -13,6 +14,7 @@ WITH joined AS (
       WHEN r.call_id IS NULL THEN NULL
       WHEN r.outcome IS NOT NULL THEN r.outcome
       WHEN r.status = 'success' THEN 'success'
+      WHEN r.status = 'failure' AND r.has_object = 0 THEN 'rejected'
       WHEN r.status = 'failure' THEN 'failure'
     END AS row_outcome,
     e.outcome AS event_outcome,

@@ -13,6 +13,7 @@ from typing import Any
 import duckdb
 
 from gateway_plugin.event import row_object
+from pipeline import run
 from pipeline.sql import binding
 
 MONDAY = datetime(2026, 3, 2, 8, 0, 0)  # naive UTC
@@ -231,3 +232,32 @@ def board_metrics(
         records.append(metric(at, "vllm:kv_cache_usage_perc", 0.4, model_name="m"))
         at += timedelta(seconds=step_s)
     return records
+
+
+def build(
+    lake: Path,
+    events: Iterable[dict[str, Any]] = (),
+    rows: Iterable[dict[str, Any]] = (),
+    metrics: Iterable[dict[str, Any]] = (),
+    settings: Settings | None = None,
+) -> Path:
+    """Write raw records and build the facts; return the lake."""
+    write(lake, "raw_event", events)
+    write(lake, "raw_spend_log", rows)
+    write(lake, "raw_metric", metrics)
+    run.build(lake, settings or Settings())
+    return lake
+
+
+def facts(lake: Path, relation: str = "fct_call") -> dict[str, dict[str, Any]]:
+    """Return the facts by call id (calls) or turn key (turns)."""
+    con = run.connect(lake)
+    try:
+        binding.bind_fact(con, relation, binding.files(lake, binding.FACTS[relation]))
+        cursor = con.execute(f"SELECT * FROM {relation} ORDER BY ALL")
+        names = [d[0] for d in cursor.description or ()]
+        rows = [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+    finally:
+        con.close()
+    key = {"fct_call": "call_id", "fct_turn": "turn_key"}[relation]
+    return {row[key]: row for row in rows}
