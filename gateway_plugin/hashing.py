@@ -16,12 +16,13 @@ _ID_SHAPE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{7,127}")
 class Hasher:
     """BLAKE2b keyed with a shared secret; equal secrets give equal digests in every process."""
 
-    __slots__ = ("_key",)
+    __slots__ = ("_bases", "_key")
 
     def __init__(self, secret: bytes) -> None:
         if not secret:
             raise ValueError("the hashing secret is empty")
         self._key = hashlib.blake2b(secret, digest_size=32, person=b"agentwatt-key").digest()
+        self._bases: dict[tuple[str, int], hashlib.blake2b] = {}
 
     def digest(self, domain: str, *parts: str | bytes, size: int = 8) -> str:
         """Return *size* bytes as hex over *parts* in the given *domain*.
@@ -29,7 +30,12 @@ class Hasher:
         Parts are length-prefixed, so ("ab", "c") and ("a", "bc") differ. Lone surrogates are hashed as they
         are (surrogatepass) instead of raising.
         """
-        h = hashlib.blake2b(key=self._key, digest_size=size, person=domain.encode()[:16])
+        base = self._bases.get((domain, size))
+        if base is None:
+            # Absorbing the key costs more than most inputs: once per domain. Domains are literals, so few.
+            base = hashlib.blake2b(key=self._key, digest_size=size, person=domain.encode()[:16])
+            self._bases[domain, size] = base
+        h = base.copy()
         for part in parts:
             raw = part if isinstance(part, bytes) else part.encode("utf-8", "surrogatepass")
             h.update(len(raw).to_bytes(8, "big"))

@@ -18,7 +18,7 @@ from urllib.parse import unquote
 
 from gateway_plugin.hashing import Hasher
 
-#: Longest id taken from a client; a longer one is hashed whole by the caller's keep_or_hash.
+#: Longest part of a client's id that is looked at; ids that differ only beyond it differ by their length.
 _MAX_RAW_ID: Final = 4096
 _SESSION_SUFFIX: Final = re.compile(r"_session_([A-Za-z0-9-]{8,})\s*$")
 _ANY_SESSION_HEADER: Final = re.compile(r"^x-[a-z0-9-]+-session-id$")
@@ -48,7 +48,11 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Hints:
-    """Facts that a client states about the call itself; None where it says nothing."""
+    """Facts that a client states about the call itself; None where it says nothing.
+
+    ``names_agents``: this client names its subagents on the wire, so a call without such a name is the main
+    agent's and nothing is inferred.
+    """
 
     turn_id: str | None = None
     turn_source: str | None = None
@@ -57,6 +61,7 @@ class Hints:
     compaction: bool = False
     after_compaction: bool = False
     tool_ms: float | None = None
+    names_agents: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,7 +276,21 @@ _CLASS_INITIATOR: Final = {
 _CODEX_KIND: Final = {"compaction": "compaction", "prewarm": "auxiliary", "memory": "auxiliary"}
 
 
-def _hints(request: Request, client: str) -> Hints:
+#: Claude Code sends x-claude-code-agent-id from this release on.
+_CLAUDE_NAMES_AGENTS: Final = (2, 1, 139)
+
+
+def _release(text: str | None) -> tuple[int, ...]:
+    """Return the leading numbers of a version, () when there are none."""
+    numbers = []
+    for part in (text or "").split("."):
+        if not part.isascii() or not part.isdigit() or len(part) > 9:
+            break
+        numbers.append(int(part))
+    return tuple(numbers)
+
+
+def _hints(request: Request, client: str, version: tuple[int, ...]) -> Hints:
     h = request.headers
     if client == "claude-code":
         cls = h.get("x-claude-code-request-class", "").lower() or None
@@ -284,6 +303,7 @@ def _hints(request: Request, client: str) -> Hints:
             compaction="x-claude-code-compaction" in h or cls == "compaction",
             after_compaction="x-claude-code-context-compacted" in h,
             tool_ms=tool_durations_ms(h.get("x-claude-code-prev-tool-durations")),
+            names_agents=cls is not None or prompt is not None or version >= _CLAUDE_NAMES_AGENTS,
         )
     if client == "codex":
         meta = _codex_metadata(request)
@@ -295,10 +315,17 @@ def _hints(request: Request, client: str) -> Hints:
             request_class=kind,
             initiator=_CODEX_KIND.get(kind or ""),
             compaction=kind == "compaction",
+            names_agents=bool(meta),
         )
     if (initiator := h.get("x-initiator", "").lower()) in ("user", "agent"):
         return Hints(initiator=initiator)
-    return Hints()
+    return Hints(names_agents=client == "opencode")
+
+
+def _bounded(value: str) -> str:
+    if len(value) > _MAX_RAW_ID:
+        value = f"{value[:_MAX_RAW_ID]} {len(value)}"
+    return value.strip()
 
 
 def _user(auth: Auth, hasher: Hasher, precedence: tuple[str, ...]) -> tuple[str | None, str]:
@@ -334,11 +361,13 @@ def resolve(
         The identity; an inferred session has evidence E4, no session at all E5.
     """
     client, version = client_of(request.headers)
-    hints = _hints(request, client)
+    hints = _hints(request, client, _release(version))
+    named = auth.user_id is not None and auth.user_id not in _NOBODY
     end_user = auth.end_user
     if end_user and (_SESSION_SUFFIX.search(end_user) or _json_object(end_user)):
-        # Claude Code's metadata.user_id lands in end_user verbatim and changes with every session.
-        end_user = _stable_part(end_user)
+        # Claude Code's metadata.user_id lands in end_user verbatim. It changes with every session and names
+        # a device, so it stands for the person only where the key has no user of its own.
+        end_user = None if named else _stable_part(end_user)
     person = Auth(
         key_hash=auth.key_hash,
         user_id=None if auth.user_id in _NOBODY else auth.user_id,
@@ -351,9 +380,9 @@ def resolve(
     source, evidence = "none", "E5"
     for rule in SESSION_RULES:
         value = rule.read(request)
-        if value and value.strip() and len(value) <= _MAX_RAW_ID:
-            session_id = hasher.keep_or_hash(value.strip())
-            session_key = hasher.digest("session", tenant, value.strip(), size=16)
+        if value and (value := _bounded(value)):
+            session_id = hasher.keep_or_hash(value)
+            session_key = hasher.digest("session", tenant, value, size=16)
             source, evidence = rule.name, "E1"
             break
     else:

@@ -34,7 +34,7 @@ COMPACTION_MIN_BYTES: Final = 40_000
 _DUMPS_OPTIONS: Final = orjson.OPT_NON_STR_KEYS
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Chain:
     """Rolling digests of one prompt. ``ends[i]`` is the byte offset after segment *i* (non-decreasing)."""
 
@@ -49,6 +49,8 @@ class Chain:
     tail_start: int = 0
     #: Index of the first message segment (after tools and system).
     body_start: int = 0
+    #: Answers of the model in the request.
+    answers: int = 0
     truncated: bool = False
     fallbacks: int = 0
 
@@ -60,7 +62,7 @@ class Chain:
     @property
     def nbytes(self) -> int:
         """Approximate memory held by the chain, bytes."""
-        return 16 * len(self.digests) + 200
+        return 16 * len(self.digests) + 250
 
 
 def serialise(value: object) -> tuple[bytes, bool]:
@@ -81,27 +83,34 @@ def serialise(value: object) -> tuple[bytes, bool]:
         return b"<" + type(value).__name__.encode("ascii", "replace") + b">", True
 
 
-def _part(part: object) -> object:
-    if isinstance(part, dict) and "cache_control" in part:
+#: Cache markers are looked for this deep: a tool result's parts sit at level two, nothing known sits deeper.
+_MAX_DEPTH: Final = 6
+
+
+def _part(part: object, depth: int = 0) -> object:
+    if not isinstance(part, dict):
+        return part
+    if "cache_control" in part:
         part = {k: v for k, v in part.items() if k != "cache_control"}
-    if isinstance(part, dict) and isinstance(part.get("content"), list):
-        return {**part, "content": _content(part["content"])}
+    if isinstance(part.get("content"), list) and depth < _MAX_DEPTH:
+        return {**part, "content": _content(part["content"], depth + 1)}
     return part
 
 
-def _content(content: object) -> object:
-    if not isinstance(content, list):
-        return content
-    parts = [_part(p) for p in content]
-    if len(parts) == 1 and isinstance(parts[0], dict):
+def _content(content: list[Any], depth: int = 0) -> object:
+    parts = [_part(p, depth) for p in content]
+    if len(parts) == 1:
         only = parts[0]
-        if (
-            only.get("type") in ("text", "input_text")
-            and len(only) == 2
-            and isinstance(only.get("text"), str)
-        ):
-            return only["text"]
+        if isinstance(only, dict) and len(only) == 2 and isinstance(only.get("text"), str):
+            kind = only.get("type")
+            if kind == "text" or kind == "input_text":
+                return only["text"]
     return parts
+
+
+def _is_attribution(part: object) -> bool:
+    text = part.get("text") if isinstance(part, dict) else None
+    return isinstance(text, str) and text[:64].lstrip().startswith(_ATTRIBUTION)
 
 
 def canonical_message(message: object) -> object:
@@ -121,16 +130,7 @@ def canonical_message(message: object) -> object:
 def canonical_system(system: object) -> object:
     """Return the system prompt without Claude Code's attribution block and without cache markers."""
     if isinstance(system, list):
-        kept = [
-            p
-            for i, p in enumerate(system)
-            if not (
-                i == 0
-                and isinstance(p, dict)
-                and str(p.get("text", ""))[:64].lstrip().startswith(_ATTRIBUTION)
-            )
-        ]
-        return _content(kept)
+        return _content(system[1:] if system and _is_attribution(system[0]) else system)
     return system
 
 
@@ -139,11 +139,32 @@ def canonical_tools(tools: Sequence[object]) -> list[object]:
     return [_part(t) for t in tools]
 
 
-def _is_answer(item: object) -> bool:
-    return isinstance(item, Mapping) and (
-        item.get("role") == "assistant"
-        or item.get("type") in ("function_call", "reasoning", "custom_tool_call")
-    )
+_MARKER: Final = b'"cache_control"'
+_ANSWER_TYPES: Final = frozenset({"function_call", "reasoning", "custom_tool_call"})
+
+
+def text_digest(text: str, seed: int) -> int:
+    """Return an in-memory digest of *text*, never 0; 0 stands for no text."""
+    return xxhash.xxh3_64_intdigest(text.encode("utf-8", "surrogatepass"), seed=seed) or 1 if text else 0
+
+
+def _is_answer(item: Mapping[str, Any]) -> bool:
+    kind = item.get("type")
+    return item.get("role") == "assistant" or (isinstance(kind, str) and kind in _ANSWER_TYPES)
+
+
+def _message_bytes(item: object) -> tuple[bytes, bool]:
+    """Return the canonical bytes of one message; most messages need no rewriting, so try that first."""
+    if isinstance(item, dict) and not isinstance(item.get("content"), list):
+        raw, slow = serialise(item)
+        if slow or _MARKER not in raw:
+            return raw, slow
+    return serialise(canonical_message(item))
+
+
+def _tools_bytes(tools: list[object]) -> tuple[bytes, bool]:
+    raw, slow = serialise(tools)
+    return serialise(canonical_tools(tools)) if slow or _MARKER in raw else (raw, slow)
 
 
 def build(body: Mapping[str, Any], items: Sequence[object], *, seed: int, max_bytes: int) -> Chain:
@@ -157,30 +178,29 @@ def build(body: Mapping[str, Any], items: Sequence[object], *, seed: int, max_by
     """
     chain = Chain()
     rolling = xxhash.xxh3_64(seed=seed)
+    update, intdigest = rolling.update, rolling.intdigest
+    push_digest, push_end = chain.digests.append, chain.ends.append
     total = 0
 
     def add(raw: bytes) -> None:
         nonlocal total
-        rolling.update(len(raw).to_bytes(8, "little"))
-        rolling.update(raw)
+        update(len(raw).to_bytes(8, "little"))
+        update(raw)
         total += len(raw)
-        chain.digests.append(rolling.intdigest())
-        chain.ends.append(total)
-
-    def dump(value: object) -> bytes:
-        raw, slow = serialise(value)
-        chain.fallbacks += slow
-        return raw
+        push_digest(intdigest())
+        push_end(total)
 
     tools = body.get("tools")
     if isinstance(tools, list) and tools:
-        raw = dump(canonical_tools(tools))
+        raw, slow = _tools_bytes(tools)
+        chain.fallbacks += slow
         chain.tools_digest = xxhash.xxh3_64_intdigest(raw, seed=seed)
         chain.tools_bytes, chain.tool_count = len(raw), len(tools)
         add(raw)
     system = body.get("system", body.get("instructions"))
     if system:
-        raw = dump(canonical_system(system))
+        raw, slow = serialise(canonical_system(system))
+        chain.fallbacks += slow
         chain.system_digest = xxhash.xxh3_64_intdigest(raw, seed=seed)
         add(raw)
     chain.body_start = len(chain.digests)
@@ -191,7 +211,8 @@ def build(body: Mapping[str, Any], items: Sequence[object], *, seed: int, max_by
             chain.truncated = True
             break
         role = item.get("role") if isinstance(item, Mapping) else None
-        raw = dump(canonical_message(item))
+        raw, slow = _message_bytes(item)
+        chain.fallbacks += slow
         if leading and role in ("system", "developer"):
             chain.system_digest = xxhash.xxh3_64_intdigest(raw, seed=chain.system_digest or seed)
             add(raw)
@@ -201,8 +222,9 @@ def build(body: Mapping[str, Any], items: Sequence[object], *, seed: int, max_by
         if not chain.first_user_digest and role == "user":
             chain.first_user_digest = xxhash.xxh3_64_intdigest(raw, seed=seed) or 1
         add(raw)
-        if _is_answer(item):
+        if isinstance(item, Mapping) and _is_answer(item):
             chain.tail_start = len(chain.digests)
+            chain.answers += 1
     return chain
 
 
@@ -278,13 +300,17 @@ def break_reason(
     return "history_edited"
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Head:
-    """One kept chain of a stream and when it was last touched: UTC microseconds of the end of the latest
-    call that contained it, or None while such a call is in flight."""
+    """One kept chain of a stream and when it was last touched.
+
+    ``touched_us`` is UTC microseconds of the end of the latest call that contained it, None while such a call
+    is in flight; ``side`` marks the chain of a call beside the work.
+    """
 
     chain: Chain
     touched_us: int | None
+    side: bool = False
 
 
 def steps(heads: Iterable[Head], current: Chain, now_us: int) -> list[tuple[float, int]]:

@@ -15,14 +15,15 @@ from typing import Any, Final
 
 from gateway_plugin import identity as ident
 from gateway_plugin import prefix, turns
+from gateway_plugin.agents import MAIN, Agents
 from gateway_plugin.event import OUTCOME_RANK, SCHEMA_VERSION, new_event_id
 from gateway_plugin.hashing import Hasher
 from gateway_plugin.settings import PluginSettings
-from gateway_plugin.state import SessionState, Stream
+from gateway_plugin.state import Entry, SessionState
 from gateway_plugin.usage import Usage
 
 #: Ended calls remembered so that a second ending of the same call is a counted no-op.
-_FINISHED_MAX: Final = 20_000
+_FINISHED_MAX: Final = 10_000
 _OPEN_MAX: Final = 50_000
 
 
@@ -42,17 +43,23 @@ class Arrival:
     queue_ms: float | None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class OpenCall:
-    """A call under way. ``mono`` is the monotonic clock at the pre-call hook, seconds."""
+    """A call under way. ``mono`` is the monotonic clock at the pre-call hook, seconds.
+
+    ``final`` is its final record once it ended; ``left_mono`` is when the proxy was done with the request's
+    task, which is how a client that went away without any event is noticed.
+    """
 
     record: dict[str, Any]
     mono: float
     seen_us: int
-    chain: prefix.Chain | None = None
-    stream: Stream | None = None
-    model: str = ""
+    entry: Entry | None = None
     failed_attempts: int = 0
+    plugin_s: float = 0.0
+    left_mono: float | None = None
+    rank: int = -1
+    final: dict[str, Any] | None = None
 
     @property
     def event_id(self) -> str:
@@ -107,8 +114,9 @@ class Recorder:
             heads_per_model=settings.heads_per_model,
             seed=seed,
         )
+        self.agents = Agents(settings.max_streams)
         self.open_calls: OrderedDict[str, OpenCall] = OrderedDict()
-        self._finished: OrderedDict[str, int] = OrderedDict()
+        self._finished: OrderedDict[str, OpenCall] = OrderedDict()
         self.counts: Counter[str] = Counter()
 
     # -- request path
@@ -127,31 +135,26 @@ class Recorder:
         )
         # The text, not the message: harnesses add and drop injected parts beside it from call to call.
         opening = turns.first_human_text(items)
-        material = (f"{chain.system_digest:016x}", opening)
+        chain.first_user_digest = prefix.text_digest(opening, self._seed)
+        material = (f"{chain.system_digest:016x}", f"{chain.first_user_digest:016x}" if opening else "")
         who = ident.resolve(
             request, arrival.auth, hasher, head_material=material, user_precedence=settings.user_precedence
         )
-        agent_id, agent_kind = who.agent_id, who.agent_kind
+        agent_id, agent_kind, side = self._agent(who, chain, body, items)
+        who = self._tie_side_call(who, opening, beside=side is not None)
         turn = turns.analyse(
-            body, who.hints, hasher, session_key=who.session_key, agent_id=agent_id, agent_kind=agent_kind
+            body,
+            who.hints,
+            hasher,
+            session_key=who.session_key,
+            agent_id=agent_id,
+            agent_kind=agent_kind,
+            side_evidence=side,
         )
-        who = self._tie_side_call(who, turn)
-        if who.session_key and agent_kind == "main" and items and self._may_be_unnamed_subagent(who, turn):
-            agent_id = self.state.agent_of(who.session_key, chain.system_digest, opening, len(items))
-            if agent_id != "main":
-                agent_kind = "subagent"
-                turn = turns.analyse(
-                    body,
-                    who.hints,
-                    hasher,
-                    session_key=who.session_key,
-                    agent_id=agent_id,
-                    agent_kind=agent_kind,
-                )
+        beside = turn.initiator == "auxiliary"
         seen = now_us()
         model = str(body.get("model") or "")[:256]
         event_id = new_event_id(seen * 1000)
-        call = OpenCall({"event_id": event_id}, started, seen, chain, None, model)
         record: dict[str, Any] = {
             "schema": SCHEMA_VERSION,
             "event_id": event_id,
@@ -164,7 +167,7 @@ class Recorder:
             "session_evidence": who.session_evidence,
             "agent_id": agent_id,
             "agent_kind": agent_kind,
-            "parent_agent_id": who.parent_agent_id or ("main" if agent_kind == "subagent" else None),
+            "parent_agent_id": who.parent_agent_id or (MAIN if agent_kind == "subagent" else None),
             "turn_id": turn.turn_id,
             "turn_index": turn.turn_index,
             "call_index": turn.call_index,
@@ -201,10 +204,10 @@ class Recorder:
         }
         if chain.fallbacks:
             self.counts["serialise_fallback"] += chain.fallbacks
+        call = OpenCall(record, started, seen)
         if who.session_key and items:
             stream = self.state.stream(who.session_key, agent_id)
-            call.stream = stream
-            facts = self.state.begin(
+            call.entry = self.state.begin(
                 stream,
                 chain,
                 body,
@@ -212,8 +215,10 @@ class Recorder:
                 event_id=event_id,
                 now_us=arrival.received_us,
                 compaction_hint=turn.after_compaction or who.hints.compaction,
+                side=beside,
             )
-            turn_id, turn_index, call_index = self.state.settle_turn(stream, turn)
+            facts = call.entry.facts
+            turn_id, turn_index, call_index = self.state.settle_turn(stream, turn, side=beside)
             record |= {
                 "turn_id": turn_id,
                 "turn_index": turn_index,
@@ -225,37 +230,59 @@ class Recorder:
                 "previous_event_id": facts.previous_event_id,
                 "state": "local",
             }
-        call.record = record
         self.open_calls[event_id] = call
         if len(self.open_calls) > _OPEN_MAX:
             _, oldest = self.open_calls.popitem(last=False)
             self.counts["open_table_full"] += 1
             self._close_aborted(oldest)
-        record["plugin_ms"] = round((time.monotonic() - started) * 1e3, 3)
+        call.plugin_s = time.monotonic() - started
+        record["plugin_ms"] = round(call.plugin_s * 1e3, 3)
         self._emit(record)
         self.counts["begun"] += 1
         return call
 
-    def _tie_side_call(self, who: ident.Identity, turn: turns.Turn) -> ident.Identity:
-        """Give a side call without a session id the session whose first human text it quotes."""
-        user = who.user_hash or ""
-        if not turn.first_user_text:
-            return who
-        if who.session_evidence == "E1" and who.session_key:
-            if turn.initiator != "auxiliary":
-                self.state.link_text(user, turn.first_user_text, (who.session_key, who.session_id))
-        elif turn.initiator == "auxiliary" and (
-            found := self.state.session_of_text(user, turn.first_user_text)
-        ):
-            return dataclasses.replace(
-                who, session_key=found[0], session_id=found[1], session_source="first_user_text"
-            )
-        return who
+    def _agent(
+        self, who: ident.Identity, chain: prefix.Chain, body: Mapping[str, Any], items: list[Any]
+    ) -> tuple[str, str, str | None]:
+        """Return (agent id, kind, evidence that the call is beside the work or None).
 
-    @staticmethod
-    def _may_be_unnamed_subagent(who: ident.Identity, turn: turns.Turn) -> bool:
-        """Whether the agent has to be inferred: no client hint names it, and it is no side call."""
-        return who.hints.request_class is None and turn.initiator not in ("auxiliary", "compaction")
+        What a client states about its agents is never second-guessed.
+        """
+        told = who.hints.request_class is not None or who.hints.initiator is not None
+        side = None
+        if not told and not who.hints.compaction and items:
+            if turns.is_side_call(body, items):
+                side = "E3"
+            elif (
+                who.session_evidence == "E1"
+                and who.agent_kind == MAIN
+                and self.agents.is_beside(str(who.session_key), chain, len(items))
+            ):
+                side = "E4"
+        if who.agent_kind != MAIN or not items or not who.session_key:
+            return who.agent_id, who.agent_kind, side
+        if side is not None or who.hints.initiator == "auxiliary":
+            return MAIN, MAIN, side
+        agent = self.agents.agent_of(who.session_key, chain, len(items))
+        if who.hints.names_agents or agent == MAIN:
+            return MAIN, MAIN, None
+        return agent, "subagent", None
+
+    def _tie_side_call(self, who: ident.Identity, opening: str, *, beside: bool) -> ident.Identity:
+        """Give a call beside the work that names no session the session whose opening text it quotes."""
+        if not opening or who.session_key is None:
+            return who
+        user = who.user_hash or ""
+        if who.session_evidence == "E1":
+            if not beside:
+                self.agents.link(user, opening, (who.session_key, who.session_id))
+            return who
+        found = self.agents.linked(user, opening) if beside else None
+        if found is None:
+            return who
+        return dataclasses.replace(
+            who, session_key=found[0], session_id=found[1], session_source="quoted_opening"
+        )
 
     def _stored(self, domain: str, *values: int) -> str | None:
         """Return what may be stored of an in-memory digest: a keyed one, 16 hex; None for nothing."""
@@ -265,23 +292,29 @@ class Recorder:
 
     # -- after the answer
 
+    def find(self, event_id: str) -> OpenCall | None:
+        """Return the call of *event_id*, open or lately ended."""
+        return self.open_calls.get(event_id) or self._finished.get(event_id)
+
     def finish(self, call: OpenCall, ending: Ending) -> dict[str, Any] | None:
         """Emit the final record of *call*; return it, or None when it had ended as well before."""
         event_id = call.event_id
         rank = OUTCOME_RANK[ending.outcome]
-        done = self._finished.get(event_id)
-        if done is not None and rank <= done:
+        if rank <= call.rank:
             self.counts["duplicate_ending"] += 1
             return None
-        first_time = done is None
-        self._finished[event_id] = rank
+        first_time = call.rank < 0
+        call.rank = rank
+        self._finished[event_id] = call
         while len(self._finished) > _FINISHED_MAX:
             self._finished.popitem(last=False)
         self.open_calls.pop(event_id, None)
-        record = self._final_record(call, ending)
-        if first_time and call.stream is not None and call.chain is not None:
-            sent = ending.outcome != "rejected" and not ending.response_cache_hit
-            self.state.end(call.stream, call.chain, call.model, record["ended_us"], sent=sent)
+        record = call.final = self._final_record(call, ending)
+        if call.entry is not None:
+            if first_time:
+                sent = ending.outcome != "rejected" and not ending.response_cache_hit
+                self.state.end(call.entry, record["ended_us"], sent=sent)
+            call.entry = None
         self._emit(record)
         self.counts[f"final_{ending.outcome}"] += 1
         return record
@@ -324,6 +357,7 @@ class Recorder:
             "output_tokens": usage.output,
             "reasoning_tokens": usage.reasoning,
             "usage_source": usage.source,
+            "plugin_ms": round(call.plugin_s * 1e3, 3),
             "attempts": ending.attempts,
             "error_class": ending.error_class,
             "status_code": ending.status_code,
@@ -335,12 +369,24 @@ class Recorder:
         return record
 
     def _close_aborted(self, call: OpenCall) -> None:
-        self.finish(call, Ending("aborted"))
+        ended = None
+        if call.left_mono is not None:
+            ended = now_us() - int((time.monotonic() - call.left_mono) * 1e6)
+        self.finish(call, Ending("aborted", ended_us=ended, error_class="ClientDisconnected"))
 
     def close_stale(self) -> int:
-        """Close calls open for too long as aborted (a later success still wins); return how many."""
-        limit = time.monotonic() - self._settings.open_timeout_s
-        stale = [c for c in self.open_calls.values() if c.mono < limit]
+        """Close calls that nothing will end as aborted (a later success still wins); return how many.
+
+        Those are calls whose request task ended without any event (the client went away before the first
+        token), and calls open for longer than any call takes.
+        """
+        now = time.monotonic()
+        oldest, left = now - self._settings.open_timeout_s, now - self._settings.left_grace_s
+        stale = [
+            c
+            for c in self.open_calls.values()
+            if c.mono < oldest or (c.left_mono is not None and c.left_mono <= left)
+        ]
         for call in stale:
             self._close_aborted(call)
         if stale:

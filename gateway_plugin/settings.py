@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import yaml
-from pydantic import AliasChoices, Field, SecretStr, ValidationError
+from pydantic import Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 SECTION: Final = "agentwatt_plugin"
@@ -34,8 +34,8 @@ class PluginSettings(BaseSettings):
     )
     redis_url: SecretStr | None = Field(
         None,
-        validation_alias=AliasChoices("redis_url", f"{ENV_PREFIX}REDIS_URL", "REDIS_URL"),
-        description="redis:// or rediss:// address of the event stream; none = no stream",
+        description="address of the event stream: redis://, rediss://, unix://, redis+sentinel://, "
+        "redis+cluster://; REDIS_URL when not set; none = no stream",
     )
     stream_max_len: int = Field(200_000, ge=1000, description="MAXLEN ~ of the stream, entries")
     queue_max_events: int = Field(
@@ -46,6 +46,9 @@ class PluginSettings(BaseSettings):
     redis_timeout_s: float = Field(2.0, gt=0, le=30, description="deadline of one write to Redis")
     shutdown_flush_s: float = Field(1.0, ge=0, le=5, description="time to flush at shutdown")
     open_timeout_s: float = Field(3600.0, gt=0, description="a call open for longer is closed as aborted")
+    left_grace_s: float = Field(
+        30.0, ge=0, le=3600, description="wait for an event after the proxy is done with a request's task"
+    )
     max_streams: int = Field(20_000, ge=10, description="streams (session and agent) remembered by a worker")
     max_state_bytes: int = Field(128 << 20, ge=1 << 20, description="memory for remembered prefix chains")
     heads_per_model: int = Field(
@@ -84,6 +87,8 @@ def load(config_path: str | None = None) -> PluginSettings:
         SettingsError: a key is unknown or a value is not allowed.
     """
     section = _section(config_path)
+    if not section.get("redis_url") and (plain := os.environ.get("REDIS_URL")):
+        section["redis_url"] = plain
     try:
         return PluginSettings(**section)
     except ValidationError as error:

@@ -3,6 +3,9 @@
 The state only improves what the request itself tells: it links a call to the previous one, keeps the prefix
 chains of the last few distinct heads per model, gives the turn of a call that carries no human text, and
 tells a subagent that its client does not name from the main agent.
+
+Calls beside the work (titles, topics) share the heads of their stream but not its line of calls, so that a
+title on a small model is no model switch of the work around it.
 """
 
 from __future__ import annotations
@@ -10,42 +13,46 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
-
-import xxhash
+from typing import Any, Final
 
 from gateway_plugin import prefix
 from gateway_plugin.prefix import Chain, Head
 from gateway_plugin.turns import Turn
+
+#: Models of one stream whose heads are kept, and catalogues whose order-free digest is remembered.
+_MODELS_PER_STREAM: Final = 4
+_TOOL_SETS: Final = 512
+
+
+@dataclass(slots=True)
+class Lane:
+    """A line of calls inside a stream: what the latest of them was."""
+
+    model: str | None = None
+    event_id: str | None = None
+    end_us: int | None = None
+    chain: Chain | None = None
+    tool_set: int | None = None
+    in_flight: int = 0
 
 
 @dataclass(slots=True)
 class Stream:
     """History of one (session, agent)."""
 
-    last_model: str | None = None
-    last_event_id: str | None = None
-    last_end_us: int | None = None
-    last_chain: Chain | None = None
-    last_tool_set: int | None = None
-    in_flight: int = 0
+    work: Lane = field(default_factory=Lane)
+    side: Lane = field(default_factory=Lane)
     turn_id: str | None = None
     turn_index: int = 0
     call_index: int = 0
     heads: OrderedDict[str, list[Head]] = field(default_factory=OrderedDict)
+    #: False once the store let go of it: calls in flight may still hold it, its bytes are accounted no more.
+    kept: bool = True
 
     @property
     def nbytes(self) -> int:
         """Approximate memory of the stream, bytes."""
-        return 500 + sum(h.chain.nbytes for heads in self.heads.values() for h in heads)
-
-
-@dataclass(slots=True)
-class _Known:
-    """Heads by which the agents of a session are told apart when the client does not name them."""
-
-    main_system: set[int] = field(default_factory=set)
-    main_first_text: set[int] = field(default_factory=set)
+        return 700 + sum(h.chain.nbytes for heads in self.heads.values() for h in heads)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,19 +66,33 @@ class PrefixFacts:
     previous_event_id: str | None
 
 
+@dataclass(slots=True)
+class Entry:
+    """A call's place in its stream; what it replaced comes back if it never reached a provider."""
+
+    stream: Stream
+    lane: Lane
+    chain: Chain
+    model: str
+    event_id: str
+    facts: PrefixFacts
+    replaced: list[Head]
+    previous: tuple[str | None, str | None, Chain | None, int | None]
+
+
 class SessionState:
     """LRU of streams, bounded by number and by bytes. Single-threaded: used on the event loop only."""
 
     def __init__(self, *, max_streams: int, max_bytes: int, heads_per_model: int, seed: int) -> None:
         self._streams: OrderedDict[tuple[str, str], Stream] = OrderedDict()
-        self._known: OrderedDict[str, _Known] = OrderedDict()
-        self._by_text: OrderedDict[tuple[str, int], tuple[str, str | None]] = OrderedDict()
+        self._tool_sets: OrderedDict[int, int] = OrderedDict()
         self._max_streams = max_streams
         self._max_bytes = max_bytes
         self._heads = heads_per_model
         self._seed = seed
         self._bytes = 0
         self.evicted = 0
+        self.heads_cut = 0
 
     def __len__(self) -> int:
         return len(self._streams)
@@ -80,48 +101,6 @@ class SessionState:
     def nbytes(self) -> int:
         """Approximate memory of all streams, bytes."""
         return self._bytes
-
-    def agent_of(self, session_key: str, system_digest: int, opening: str, message_count: int) -> str:
-        """Return ``main`` or an inferred subagent id for a call whose client names no agent.
-
-        A call belongs to the main agent when its system prompt or its first human text is one that the main
-        agent of this session has used; otherwise a short conversation is a subagent, named by its head.
-        """
-        text = self._text_key("", opening)[1]
-        known = self._known.get(session_key)
-        if known is None:
-            known = self._known[session_key] = _Known()
-            while len(self._known) > self._max_streams:
-                self._known.popitem(last=False)
-        else:
-            self._known.move_to_end(session_key)
-            same = system_digest in known.main_system or (opening != "" and text in known.main_first_text)
-            inferred = f"sub-{system_digest:016x}"
-            if not same and (message_count <= 3 or (session_key, inferred) in self._streams):
-                return inferred
-        if len(known.main_system) < 16:
-            known.main_system.add(system_digest)
-        if opening and len(known.main_first_text) < 16:
-            known.main_first_text.add(text)
-        return "main"
-
-    def link_text(self, user: str, text: str, session: tuple[str, str | None]) -> None:
-        """Remember which session of *user* a conversation that starts with *text* belongs to."""
-        key = self._text_key(user, text)
-        self._by_text[key] = session
-        self._by_text.move_to_end(key)
-        while len(self._by_text) > self._max_streams:
-            self._by_text.popitem(last=False)
-
-    def session_of_text(self, user: str, text: str) -> tuple[str, str | None] | None:
-        """Return the session of *user* whose conversation starts with *text*, if this worker saw it.
-
-        Some clients send side calls (titles) without the session's headers; the human text is their only tie.
-        """
-        return self._by_text.get(self._text_key(user, text))
-
-    def _text_key(self, user: str, text: str) -> tuple[str, int]:
-        return user, xxhash.xxh3_64_intdigest(text[:200].encode("utf-8", "surrogatepass"), seed=self._seed)
 
     def stream(self, session_key: str, agent_id: str) -> Stream:
         """Return the stream, made when new and marked as used."""
@@ -141,6 +120,7 @@ class SessionState:
         ):
             _, old = self._streams.popitem(last=False)
             self._bytes -= old.nbytes
+            old.kept = False
             self.evicted += 1
 
     def begin(
@@ -153,84 +133,129 @@ class SessionState:
         event_id: str,
         now_us: int,
         compaction_hint: bool,
-    ) -> PrefixFacts:
+        side: bool = False,
+    ) -> Entry:
         """Compare a call with its stream and enter it as in flight. Never raises on odd bodies."""
         before = stream.nbytes
-        heads = stream.heads.get(model, [])
-        points = prefix.steps(heads, chain, now_us)
-        tools = body.get("tools")
-        last = stream.last_chain
-        tool_set = stream.last_tool_set
-        if last is None or last.tools_digest != chain.tools_digest:
-            # The order-free digest costs a sort of every schema: only when the catalogue differs.
-            tool_set = prefix.tool_set_digest(tools, self._seed) if isinstance(tools, list) else None
+        lane = stream.side if side else stream.work
+        points = prefix.steps(stream.heads.get(model, []), chain, now_us)
+        tool_set = self.tool_set(chain, body.get("tools"))
         reason = prefix.break_reason(
-            last,
+            lane.chain,
             chain,
-            same_model=stream.last_model == model,
+            same_model=lane.model == model,
             compaction_hint=compaction_hint,
-            previous_tool_set=stream.last_tool_set,
+            previous_tool_set=lane.tool_set,
             tool_set=tool_set,
         )
         idle = None
-        if stream.last_event_id is not None:
-            busy = stream.in_flight > 0 or stream.last_end_us is None
-            idle = 0.0 if busy else max(0.0, (now_us - (stream.last_end_us or now_us)) / 1e3)
-        facts = PrefixFacts(points[-1][1] if points else 0, points, reason, idle, stream.last_event_id)
-        self._remember(stream, chain, model)
-        stream.last_tool_set = tool_set
-        stream.last_chain, stream.last_model, stream.last_event_id = chain, model, event_id
-        stream.in_flight += 1
-        self._bytes += stream.nbytes - before
-        self._shrink()
-        return facts
+        if lane.event_id is not None:
+            busy = lane.in_flight > 0 or lane.end_us is None
+            idle = 0.0 if busy else max(0.0, (now_us - (lane.end_us or now_us)) / 1e3)
+        facts = PrefixFacts(points[-1][1] if points else 0, points, reason, idle, lane.event_id)
+        previous = (lane.model, lane.event_id, lane.chain, lane.tool_set)
+        replaced = self._remember(stream, chain, model, side=side)
+        lane.model, lane.event_id, lane.chain, lane.tool_set = model, event_id, chain, tool_set
+        lane.in_flight += 1
+        self._account(stream, before)
+        return Entry(stream, lane, chain, model, event_id, facts, replaced, previous)
 
-    def _remember(self, stream: Stream, chain: Chain, model: str) -> None:
-        """Keep *chain* as a head of *model*; heads that it extends are covered by it and go."""
+    def tool_set(self, chain: Chain, tools: object) -> int | None:
+        """Return the order-free digest of a catalogue; it sorts every schema, so it is remembered."""
+        if not isinstance(tools, list) or not tools:
+            return None
+        known = self._tool_sets.get(chain.tools_digest)
+        if known is None:
+            known = prefix.tool_set_digest(tools, self._seed)
+            self._tool_sets[chain.tools_digest] = known
+            while len(self._tool_sets) > _TOOL_SETS:
+                self._tool_sets.popitem(last=False)
+        else:
+            self._tool_sets.move_to_end(chain.tools_digest)
+        return known
+
+    def _account(self, stream: Stream, before: int) -> None:
+        if stream.kept:
+            self._bytes += stream.nbytes - before
+            self._shrink()
+
+    def _remember(self, stream: Stream, chain: Chain, model: str, *, side: bool) -> list[Head]:
+        """Keep *chain* as a head of *model*; heads that it extends are covered by it and go: return those."""
         heads = stream.heads.setdefault(model, [])
         stream.heads.move_to_end(model)
-        heads[:] = [h for h in heads if prefix.shared_segments(h.chain, chain) < len(h.chain.digests)]
-        heads.append(Head(chain, None))
-        del heads[: -self._heads]
-        while len(stream.heads) > 4:
+        covered = [h for h in heads if prefix.shared_segments(h.chain, chain) == len(h.chain.digests)]
+        if covered:
+            heads[:] = [h for h in heads if h not in covered]
+        heads.append(Head(chain, None, side))
+        while len(heads) > self._heads:
+            # Calls beside the work are short and many; one slot is theirs, the rest belongs to the work.
+            beside = [i for i, h in enumerate(heads) if h.side]
+            del heads[beside[0] if len(beside) > 1 else 0]
+            self.heads_cut += 1
+        while len(stream.heads) > _MODELS_PER_STREAM:
             stream.heads.popitem(last=False)
+        return covered
+
+    def merge_heads(self, stream: Stream, model: str, heads: list[Head]) -> None:
+        """Add *heads* that another worker knows to a stream of this one, below its own."""
+        before = stream.nbytes
+        own = stream.heads.setdefault(model, [])
+        for head in heads:
+            covered = any(prefix.shared_segments(head.chain, h.chain) == len(head.chain.digests) for h in own)
+            if not covered and len(own) < self._heads:
+                own.insert(0, head)
+        self._account(stream, before)
 
     @staticmethod
-    def settle_turn(stream: Stream, turn: Turn) -> tuple[str | None, int | None, int | None]:
+    def settle_turn(
+        stream: Stream, turn: Turn, *, side: bool = False
+    ) -> tuple[str | None, int | None, int | None]:
         """Return (turn id, turn index, call index) of a call and move the stream on.
 
-        A client's own turn id wins. Without one, only a user-initiated call starts a turn: any other stays in
-        the turn that the stream is in, whatever a compaction or an edit did to its history.
+        A turn id of the client wins. Else a turn starts only with a call whose newest block is a human text;
+        any other call (the agent's loop, a continuation after a compaction or an edit, a title) stays in the
+        turn that the stream is in, whatever became of its history. The call index counts
+        every call of the turn that was seen: never below what the request shows, growing with side calls.
         """
-        starts = turn.evidence == "E1" and turn.turn_id is not None
-        starts = starts or (turn.initiator == "user" and turn.turn_id is not None)
-        if not starts and stream.turn_id is not None:
+        starts = turn.turn_id is not None and (turn.told or turn.call_index == 1) and not side
+        if (
+            not starts
+            and stream.turn_id is not None
+            and (turn.turn_id is None or turn.turn_id != stream.turn_id)
+        ):
             stream.call_index = max(turn.call_index or 0, stream.call_index + 1)
             return stream.turn_id, stream.turn_index or None, stream.call_index
-        if turn.turn_id is None:
-            return None, turn.turn_index, turn.call_index
+        if turn.turn_id is None or (side and stream.turn_id is None):
+            return turn.turn_id, turn.turn_index, turn.call_index
         if turn.turn_id != stream.turn_id:
             stream.turn_id = turn.turn_id
             stream.turn_index = turn.turn_index or stream.turn_index + 1
             stream.call_index = turn.call_index or 1
         else:
             stream.call_index = max(turn.call_index or 0, stream.call_index + 1)
-        return stream.turn_id, stream.turn_index, stream.call_index
+        return stream.turn_id, stream.turn_index or None, stream.call_index
 
-    @staticmethod
-    def end(stream: Stream, chain: Chain, model: str, end_us: int, *, sent: bool = True) -> None:
+    def end(self, entry: Entry, end_us: int, *, sent: bool = True) -> None:
         """Enter the end of a call at *end_us*: its chain was last touched then.
 
-        A call that was refused before it reached a provider (*sent* false) leaves no prefix behind.
+        A call that was refused before it reached a provider (*sent* false) leaves no prefix behind, and
+        what it had replaced stands again.
         """
-        stream.in_flight = max(0, stream.in_flight - 1)
-        stream.last_end_us = max(end_us, stream.last_end_us or 0)
-        heads = stream.heads.get(model)
-        if not heads:
-            return
+        stream, lane, chain = entry.stream, entry.lane, entry.chain
+        lane.in_flight = max(0, lane.in_flight - 1)
+        heads = stream.heads.get(entry.model)
         if not sent:
-            heads[:] = [h for h in heads if h.chain is not chain]
+            if lane.event_id == entry.event_id:
+                lane.model, lane.event_id, lane.chain, lane.tool_set = entry.previous
+            if heads is not None:
+                before = stream.nbytes
+                position = next((i for i, h in enumerate(heads) if h.chain is chain), None)
+                if position is not None:
+                    heads[position : position + 1] = entry.replaced
+                    del heads[: -self._heads]
+                self._account(stream, before)
             return
-        for head in heads:
+        lane.end_us = max(end_us, lane.end_us or 0)
+        for head in heads or ():
             if head.chain is chain:
                 head.touched_us = max(end_us, head.touched_us or 0)

@@ -15,7 +15,11 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens of one call. ``input`` includes cached and written tokens; ``fresh`` is what neither covers."""
+    """Tokens of one call. ``input`` includes cached and written tokens; ``fresh`` is what neither covers.
+
+    ``semantics`` tells how the record itself counted: ``inclusive`` (cached tokens inside its prompt
+    count) or ``exclusive`` (beside it).
+    """
 
     input: int | None = None
     cached: int | None = None
@@ -24,6 +28,7 @@ class Usage:
     output: int | None = None
     reasoning: int | None = None
     source: str = "none"
+    semantics: str | None = None
     suspect: bool = False
 
     @property
@@ -113,8 +118,12 @@ def normalise(usage: object, *, estimated: bool = False) -> Usage:
         raw.get("outputTokens"),
         raw.get("candidatesTokenCount"),
     )
+    thoughts = _count(raw.get("thoughtsTokenCount"))
+    if output is not None and thoughts and "candidatesTokenCount" in raw:
+        output += thoughts  # Gemini counts its reasoning beside the answer
     total = base
-    exclusive = _raw_anthropic(raw, details) or ("inputTokens" in raw and "cacheReadInputTokens" in raw)
+    bedrock = "inputTokens" in raw and ("cacheReadInputTokens" in raw or "cacheWriteInputTokens" in raw)
+    exclusive = bedrock or _raw_anthropic(raw, details)
     if base is not None and exclusive:
         total = base + (cached or 0) + (write or 0)
     suspect = False
@@ -131,8 +140,9 @@ def normalise(usage: object, *, estimated: bool = False) -> Usage:
         cache_write=write,
         cache_write_1h=_first(split.get("ephemeral_1h_input_tokens")) if write is not None else None,
         output=output,
-        reasoning=_first(out_details.get("reasoning_tokens"), raw.get("thoughtsTokenCount")),
+        reasoning=_first(out_details.get("reasoning_tokens"), thoughts),
         source=source,
+        semantics=None if total is None else ("exclusive" if exclusive else "inclusive"),
         suspect=suspect,
     )
 

@@ -10,11 +10,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter, deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import islice
 from typing import Any, Final
 
-import redis.asyncio as aioredis
 from redis.exceptions import RedisError
 
 from gateway_plugin.event import STREAM_FIELD, STREAM_KEY, encode
@@ -36,7 +35,7 @@ class RedisStreamSink:
 
     def __init__(
         self,
-        url: str,
+        connect: Callable[[], Any],
         *,
         stream_max_len: int,
         queue_max_events: int,
@@ -45,7 +44,7 @@ class RedisStreamSink:
         redis_timeout_s: float,
         shutdown_flush_s: float,
     ) -> None:
-        self._url = url
+        self._connect_new = connect
         self._max_len = stream_max_len
         self._queue: deque[bytes] = deque()
         self._queue_max = queue_max_events
@@ -53,7 +52,7 @@ class RedisStreamSink:
         self._interval = flush_interval_s
         self._timeout = redis_timeout_s
         self._shutdown = shutdown_flush_s
-        self._client: aioredis.Redis | None = None
+        self._client: Any = None
         self._task: asyncio.Task[None] | None = None
         self._wake: asyncio.Event | None = None
         self._failures = 0
@@ -162,14 +161,9 @@ class RedisStreamSink:
                 type(error).__name__,
             )
 
-    def _connect(self) -> aioredis.Redis:
+    def _connect(self) -> Any:
         if self._client is None:
-            self._client = aioredis.from_url(
-                self._url,
-                socket_timeout=self._timeout,
-                socket_connect_timeout=self._timeout,
-                health_check_interval=30,
-            )
+            self._client = self._connect_new()
         return self._client
 
     async def close(self) -> None:

@@ -1,0 +1,234 @@
+"""Reading LiteLLM's dicts: what a request, a logging payload and a failure tell, as plain facts.
+
+Nothing here trusts a type: any value may be null, text or an object of a library. LiteLLM itself is not
+imported, so that these readers are tested without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Final
+
+from gateway_plugin.identity import Auth
+from gateway_plugin.recorder import Arrival, Ending, OpenCall, now_us
+from gateway_plugin.sinks import spend_logs
+from gateway_plugin.usage import Usage, normalise
+
+_ROUTES: Final = {
+    "acompletion": "chat",
+    "completion": "chat",
+    "atext_completion": "chat",
+    "anthropic_messages": "messages",
+    "aanthropic_messages": "messages",
+    "aresponses": "responses",
+    "responses": "responses",
+    "aembedding": "embeddings",
+    "embeddings": "embeddings",
+    "pass_through_endpoint": "pass_through",
+}
+
+#: Error classes that keep their name in a record; any other is "other" (closed list, design section 4).
+ERROR_CLASSES: Final = frozenset(
+    {
+        "APIConnectionError",
+        "APIError",
+        "AuthenticationError",
+        "BadGatewayError",
+        "BadRequestError",
+        "BudgetExceededError",
+        "ClientDisconnected",
+        "ContentPolicyViolationError",
+        "ContextWindowExceededError",
+        "HTTPException",
+        "InternalServerError",
+        "MidStreamFallbackError",
+        "NotFoundError",
+        "PermissionDeniedError",
+        "ProxyException",
+        "RateLimitError",
+        "ServiceUnavailableError",
+        "Timeout",
+        "UnprocessableEntityError",
+    }
+)
+
+#: LiteLLM marks a session id that it made up itself for one request with this metadata key.
+_GENERATED_SESSION_KEY: Final = "litellm_session_id_generated"
+
+_NOTHING: Final[Mapping[str, Any]] = {}
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else _NOTHING
+
+
+def _integer(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+
+def epoch_us(value: object) -> int | None:
+    """Return UTC microseconds of a datetime (naive = local time, as LiteLLM makes them) or epoch seconds."""
+    if isinstance(value, datetime):
+        return int(value.timestamp() * 1e6)
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and 1e9 < value < 1e11:
+        return int(value * 1e6)
+    return None
+
+
+def _text(value: object, limit: int = 256) -> str | None:
+    return value[:limit] if isinstance(value, str) and value else None
+
+
+def auth_of(auth: object) -> Auth:
+    """Return what LiteLLM's authentication object, or a dict of the same keys, says about the caller."""
+
+    def get(name: str) -> str | None:
+        value = auth.get(name) if isinstance(auth, Mapping) else getattr(auth, name, None)
+        return value if isinstance(value, str) and value else None
+
+    return Auth(
+        key_hash=get("api_key") or get("token"),
+        key_alias=get("key_alias"),
+        user_id=get("user_id"),
+        end_user=get("end_user_id"),
+        team_id=get("team_id"),
+    )
+
+
+def arrival_of(auth: object, data: dict[str, Any], call_type: object) -> Arrival:
+    """Return what is known of a request when the pre-call hook sees it."""
+    bucket = _mapping(spend_logs.bucket_of(data))
+    server_request = _mapping(data.get("proxy_server_request"))
+    received = epoch_us(bucket.get("litellm_received_at")) or epoch_us(server_request.get("arrival_time"))
+    queue = bucket.get("queue_time_seconds")
+    queue_s = queue if isinstance(queue, (int, float)) and 0 <= queue < 1e6 else None
+    generated = bool(bucket.get(_GENERATED_SESSION_KEY))
+    seen = now_us()
+    kind = call_type if isinstance(call_type, str) else str(getattr(call_type, "value", "") or "")
+    return Arrival(
+        body=data,
+        headers=server_request.get("headers") or bucket.get("headers"),
+        client_metadata=_client_metadata(data, bucket, generated=generated),
+        auth=auth_of(auth),
+        proxy_session=None if generated else _text(data.get("litellm_session_id"), 8192),
+        route=_ROUTES.get(kind, "other"),
+        call_type=kind[:64],
+        litellm_call_id=_text(data.get("litellm_call_id"), 128),
+        received_us=min(received, seen) if received is not None else seen,
+        queue_ms=None if queue_s is None else round(queue_s * 1e3, 3),
+    )
+
+
+def _client_metadata(
+    data: Mapping[str, Any], bucket: Mapping[str, Any], *, generated: bool
+) -> Mapping[str, Any]:
+    """Return the metadata that the client itself sent, from whichever channel this route keeps it in."""
+    if "litellm_metadata" in data and isinstance(data.get("metadata"), Mapping) and data["metadata"]:
+        return _mapping(data["metadata"])
+    if sent := _mapping(bucket.get("requester_metadata")):
+        return sent
+    if generated:
+        return {}
+    return {k: bucket[k] for k in ("session_id", "user_id") if isinstance(bucket.get(k), str)}
+
+
+def late_arrival(kwargs: Mapping[str, Any]) -> Arrival:
+    """Return the arrival of a call that our pre-call hook never saw, from its logging payload."""
+    params = _mapping(kwargs.get("litellm_params"))
+    data: dict[str, Any] = {
+        k: kwargs[k] for k in ("model", "messages", "input", "stream", "litellm_call_id") if k in kwargs
+    }
+    data["proxy_server_request"] = params.get("proxy_server_request")
+    data["metadata"] = _mapping(params.get("metadata")) or _mapping(params.get("litellm_metadata"))
+    meta = _mapping(_mapping(kwargs.get("standard_logging_object")).get("metadata"))
+    auth = {
+        "api_key": meta.get("user_api_key_hash"),
+        "key_alias": meta.get("user_api_key_alias"),
+        "user_id": meta.get("user_api_key_user_id"),
+        "team_id": meta.get("user_api_key_team_id"),
+        "end_user_id": meta.get("user_api_key_end_user_id"),
+    }
+    return arrival_of(auth, data, kwargs.get("call_type"))
+
+
+def success_ending(kwargs: Mapping[str, Any], result: object, call: OpenCall) -> Ending:
+    """Read the end of a call that LiteLLM logs as a success: really one, a cache hit, or a disconnect."""
+    payload = _mapping(kwargs.get("standard_logging_object"))
+    meta = _mapping(payload.get("metadata"))
+    error_class = _mapping(payload.get("error_information")).get("error_class")
+    params = _mapping(kwargs.get("litellm_params"))
+    own = _mapping(params.get("litellm_metadata")) or _mapping(params.get("metadata"))
+    disconnected = error_class == "ClientDisconnected" or bool(own.get("client_disconnected"))
+    usage_object = meta.get("usage_object") or _usage_of(result)
+    known = [
+        n
+        for n in (_integer(own.get("attempted_retries")), _integer(own.get("attempted_fallbacks")))
+        if n is not None
+    ]
+    return Ending(
+        outcome="aborted" if disconnected else "success",
+        ended_us=epoch_us(payload.get("endTime")) or epoch_us(kwargs.get("end_time")),
+        first_token_us=epoch_us(kwargs.get("completion_start_time"))
+        or epoch_us(payload.get("completionStartTime")),
+        handoff_us=epoch_us(kwargs.get("first_api_call_start_time"))
+        or epoch_us(kwargs.get("api_call_start_time")),
+        usage=normalise(usage_object, estimated=disconnected),
+        model=_text(payload.get("model")) or _text(kwargs.get("model")),
+        deployment_id=_text(payload.get("model_id"), 128)
+        or _text(_mapping(own.get("model_info")).get("id"), 128),
+        provider=_text(payload.get("custom_llm_provider"), 64)
+        or _text(params.get("custom_llm_provider"), 64),
+        attempts=max(1 + sum(known), 1 + call.failed_attempts),
+        error_class="ClientDisconnected" if disconnected else None,
+        status_code=499 if disconnected else None,
+        response_cache_hit=kwargs.get("cache_hit") is True or payload.get("cache_hit") is True,
+        degraded=not payload,
+    )
+
+
+def _usage_of(result: object) -> object:
+    return result.get("usage") if isinstance(result, Mapping) else getattr(result, "usage", None)
+
+
+def failure_ending(request_data: Mapping[str, Any], error: BaseException, call: OpenCall) -> Ending:
+    """Read the end of a call that failed upstream, or that the gateway refused before any provider saw it.
+
+    Tokens of a failure are what LiteLLM estimated for it (a stream that broke off), never a cached count.
+    """
+    details = _mapping(getattr(request_data.get("litellm_logging_obj"), "model_call_details", None))
+    handoff = epoch_us(details.get("first_api_call_start_time")) or epoch_us(
+        request_data.get("first_api_call_start_time")
+    )
+    first_token = epoch_us(details.get("completion_start_time"))
+    payload = _mapping(details.get("standard_logging_object"))
+    reached = handoff is not None or call.failed_attempts > 0
+    usage = Usage()
+    if reached and first_token is not None:
+        usage = normalise(_mapping(payload.get("metadata")).get("usage_object"), estimated=True)
+    name = type(error).__name__
+    return Ending(
+        outcome="failure" if reached else "rejected",
+        ended_us=now_us(),
+        first_token_us=first_token,
+        handoff_us=handoff,
+        usage=usage,
+        model=_text(details.get("model")),
+        deployment_id=_text(payload.get("model_id"), 128),
+        provider=_text(details.get("custom_llm_provider"), 64),
+        attempts=max(1, call.failed_attempts) if reached else 0,
+        error_class=name if name in ERROR_CLASSES else "other",
+        status_code=_status(error),
+    )
+
+
+def _status(error: BaseException) -> int | None:
+    for name in ("status_code", "code"):
+        value = getattr(error, name, None)
+        try:
+            number = int(value) if isinstance(value, (int, str)) else None
+        except ValueError:
+            number = None
+        if number is not None and 100 <= number <= 599:
+            return number
+    return None
