@@ -14,8 +14,9 @@ from __future__ import annotations
 import marshal
 import threading
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Final
 
 import orjson
@@ -29,6 +30,10 @@ _STRICT: Final = (
     orjson.OPT_PASSTHROUGH_SUBCLASS | orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME
 )
 _SPACES_MAX: Final = 48
+#: Messages that are looked up together: enough to make the look-up cheap, few enough to fill soon.
+BLOCK: Final = 16
+#: Types that JSON text tells apart.
+_WORDS: Final = frozenset({str, type(None)})
 
 
 class StockRaised(Exception):
@@ -51,9 +56,13 @@ def faithful(value: Any) -> bytes:
 
 
 class Space:
-    """The remembered counts of one tokenizer and set of options; holds the tokenizer, so its id stays its own."""
+    """The remembered counts of one tokenizer and one set of options.
+
+    It holds the tokenizer, so that the id in its name stays that tokenizer's.
+    """
 
     __slots__ = (
+        "blocks",
         "catalogues",
         "checked",
         "choices",
@@ -62,15 +71,17 @@ class Space:
         "parts",
         "texts",
         "tokenizer",
+        "word_blocks",
         "words",
     )
 
     def __init__(self, tokenizer: object, store: PieceStore) -> None:
         self.tokenizer = tokenizer
         self.checked = 0
-        self.kinds = store.new_kinds(6)
-        # words: messages of strings alone; parts: any other message
-        self.words, self.parts, self.catalogues, self.exact_catalogues, self.choices, self.texts = self.kinds
+        self.kinds = store.new_kinds(8)
+        # words: messages of strings alone; parts: any other message; a block's count carries a system bit
+        self.words, self.parts, self.word_blocks, self.blocks, *others = self.kinds
+        self.catalogues, self.exact_catalogues, self.choices, self.texts = others
 
 
 @dataclass(slots=True)
@@ -82,6 +93,8 @@ class Frame:
     default_images: bool
     default_count: int | None
     catalogue: int | None = None
+    #: a message of the current block must be counted the stock way every time
+    volatile: bool = False
 
 
 class PieceCounter:
@@ -138,28 +151,56 @@ class PieceCounter:
             return messages
         return self.ask(self.stock.convert, messages)
 
-    def messages(self, frame: Frame, messages: Iterable[dict[str, Any]]) -> tuple[int, bool]:
-        """Return the sum over *messages* and whether one of them is a system message."""
-        words, dumps = frame.space.words, orjson.dumps
-        known, word_key, total, has_system = words.young, words.key, 0, False
-        for message in messages:
-            for value in message.values():
-                if type(value) is not str and value is not None:
-                    total += self._structured(frame, message)
-                    break
-            else:
-                try:
-                    key = word_key(dumps(message))
-                except TypeError:  # a lone surrogate, or a key that is not a string
-                    total += self._structured(frame, message)
-                else:
-                    count = known.get(key)
-                    if count is None or count < 0:
-                        count = self._message(frame, words, key, message)
-                    total += count
-            if message.get("role") == "system":
-                has_system = True
+    def messages(self, frame: Frame, messages: Sequence[dict[str, Any]]) -> tuple[int, bool]:
+        """Return the sum over *messages* and whether one of them is a system message.
+
+        Whole blocks are looked up first: a conversation grows at its end, so its first blocks stay the same.
+        """
+        total, has_system, start = 0, False, 0
+        for start in range(BLOCK, len(messages) + 1, BLOCK):
+            count, system = self._block(frame, messages[start - BLOCK : start])
+            total += count
+            has_system = has_system or system
+        for message in messages[start:]:
+            total += self._one(frame, message)
+            has_system = has_system or message.get("role") == "system"
         return total, has_system
+
+    def _block(self, frame: Frame, block: Sequence[dict[str, Any]]) -> tuple[int, bool]:
+        try:
+            if set(map(type, chain.from_iterable(map(dict.values, block)))) <= _WORDS:
+                kind, raw = frame.space.word_blocks, orjson.dumps(block)
+            else:
+                kind, raw = frame.space.blocks, faithful(list(block))
+        except (TypeError, ValueError):
+            kind, raw = frame.space.blocks, None
+        key = None if raw is None else kind.key(raw)
+        if key is not None:
+            known = kind.young.get(key)
+            if known is None:
+                known = self.store.get(kind, key)
+            if known is not None:
+                return known >> 1, bool(known & 1)
+        before, frame.volatile = frame.volatile, False
+        count = sum([self._one(frame, message) for message in block])
+        system = any(message.get("role") == "system" for message in block)
+        if key is not None and not frame.volatile:
+            self.store.put(kind, key, count << 1 | system)
+        frame.volatile = frame.volatile or before
+        return count, system
+
+    def _one(self, frame: Frame, message: dict[str, Any]) -> int:
+        """Count one message: under its JSON text when it consists of strings, else under its exact bytes."""
+        words = frame.space.words
+        for value in message.values():
+            if type(value) is not str and value is not None:
+                return self._structured(frame, message)
+        try:
+            key = words.key(orjson.dumps(message))
+        except TypeError:  # a lone surrogate, or a key that is not a string
+            return self._structured(frame, message)
+        count = words.young.get(key)
+        return self._message(frame, words, key, message) if count is None or count < 0 else count
 
     def _structured(self, frame: Frame, message: dict[str, Any]) -> int:
         kind = frame.space.parts
@@ -167,6 +208,7 @@ class PieceCounter:
             key = kind.key(faithful(message))
         except ValueError:
             self.tally("piece_opaque")
+            frame.volatile = True
             return self.stock_message(frame, message)
         count = kind.young.get(key)
         return self._message(frame, kind, key, message) if count is None or count < 0 else count
@@ -178,6 +220,7 @@ class PieceCounter:
         reason = why_stock(message, default_images=frame.default_images)
         count = self.stock_message(frame, message)
         if reason is not None:
+            frame.volatile = True
             self.tally(f"piece_{reason}")
             self.store.put(kind, key, ALWAYS_STOCK)
         else:
