@@ -257,7 +257,7 @@ def test_a_mode_that_never_reports_hits_while_its_twin_does_is_set_aside(tmp_pat
     assert figure["coverage"]["reporting_calls"] == 10
 
 
-def test_response_cache_hits_and_rejected_calls_stay_out_of_the_hit_but_in_the_call_count(
+def test_response_cache_hits_and_rejected_calls_count_as_calls_but_not_in_the_hit(
     tmp_path: Path,
 ) -> None:
     lake = build(
