@@ -42,7 +42,7 @@ def states(figure: dict[str, Any], key: str = "value") -> dict[str, float]:
 
 
 def pair(**fields: Any) -> list[dict[str, Any]]:
-    """Two sessions of one turn: 600 s open, 300 s in turn with two calls of 30 s, then a last call of 30 s."""
+    """Two sessions, 600 s open: a turn of 300 s with two calls of 30 s, then a turn of one call of 30 s."""
     events = []
     for s in ("s1", "s2"):
         call = {"session_key": s, "duration_ms": 30_000, "output_tokens": 3001, "ttft_ms": 1000} | fields
