@@ -243,9 +243,12 @@ def test_no_reported_cached_tokens_gives_null_not_zero(tmp_path: Path) -> None:
     figure = compute(lake, "prefix_hit")
     assert figure["value"] is None
     assert figure["realised"] == {
-        "value": None, "reason": "no backend reported cached tokens", "cached_tokens": None, "input_tokens": None,
+        "value": None,
+        "reason": "no backend reported cached tokens",
+        "cached_tokens": None,
+        "input_tokens": None,
         "written_share": None,
-    }  # fmt: skip
+    }
 
 
 def test_a_mode_that_never_reports_hits_while_its_twin_does_is_set_aside(tmp_path: Path) -> None:
@@ -257,7 +260,7 @@ def test_a_mode_that_never_reports_hits_while_its_twin_does_is_set_aside(tmp_pat
     assert figure["coverage"]["reporting_calls"] == 10
 
 
-def test_response_cache_hits_and_rejected_calls_stay_out_of_the_hit_but_in_the_call_count(
+def test_response_cache_hits_and_rejected_calls_count_as_calls_but_not_in_the_hit(
     tmp_path: Path,
 ) -> None:
     lake = build(
