@@ -20,6 +20,9 @@ _NEW_MESSAGES: Final = 4
 #: A call beside the work carries at most this much text.
 _SIDE_BYTES: Final = 16_384
 
+#: A side call may quote only the head of the opening text.
+_QUOTED_CHARS: Final = 200
+
 MAIN: Final = "main"
 
 
@@ -38,6 +41,7 @@ class Agents:
 
     def __init__(self, max_sessions: int) -> None:
         self._known: OrderedDict[str, _Known] = OrderedDict()
+        self._openings: OrderedDict[tuple[str, int], tuple[str, str | None]] = OrderedDict()
         self._max = max_sessions
 
     def _session(self, session_key: str) -> _Known:
@@ -91,6 +95,21 @@ class Agents:
             known.main_first_users.add(chain.first_user_digest)
         known.main_tools = known.main_tools or chain.tool_count > 0
         return MAIN
+
+    def link(self, user: str, opening: str, session: tuple[str, str | None]) -> None:
+        """Remember (session key, id) of *user*'s conversation that starts with *opening*."""
+        key = (user, hash(opening[:_QUOTED_CHARS]))
+        self._openings[key] = session
+        self._openings.move_to_end(key)
+        while len(self._openings) > self._max:
+            self._openings.popitem(last=False)
+
+    def linked(self, user: str, opening: str) -> tuple[str, str | None] | None:
+        """Return the session of *user* that starts with *opening*, when this worker saw it.
+
+        Some clients send side calls (titles) without the session's headers; the quoted text is the only tie.
+        """
+        return self._openings.get((user, hash(opening[:_QUOTED_CHARS])))
 
     @staticmethod
     def _add_subagent(known: _Known, head: int, agent: str) -> None:

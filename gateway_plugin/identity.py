@@ -354,7 +354,7 @@ def resolve(
         request: canonical headers, body, metadata of the client and the proxy's own session id.
         auth: result of authentication.
         hasher: keyed hasher of this installation.
-        head_material: digests of (system prompt, first user message), for an inferred session.
+        head_material: (digest of the system prompt, first human text), for an inferred session.
         user_precedence: which of end user, user id and key names the person, first present wins.
 
     Returns:
@@ -362,10 +362,12 @@ def resolve(
     """
     client, version = client_of(request.headers)
     hints = _hints(request, client, _release(version))
+    named = auth.user_id is not None and auth.user_id not in _NOBODY
     end_user = auth.end_user
     if end_user and (_SESSION_SUFFIX.search(end_user) or _json_object(end_user)):
-        # Claude Code's metadata.user_id lands in end_user verbatim and changes with every session.
-        end_user = _stable_part(end_user)
+        # Claude Code's metadata.user_id lands in end_user verbatim. It changes with every session and names
+        # a device, so it stands for the person only where the key has no user of its own.
+        end_user = None if named else _stable_part(end_user)
     person = Auth(
         key_hash=auth.key_hash,
         user_id=None if auth.user_id in _NOBODY else auth.user_id,

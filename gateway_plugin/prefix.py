@@ -143,6 +143,11 @@ _MARKER: Final = b'"cache_control"'
 _ANSWER_TYPES: Final = frozenset({"function_call", "reasoning", "custom_tool_call"})
 
 
+def text_digest(text: str, seed: int) -> int:
+    """Return an in-memory digest of *text*, never 0; 0 stands for no text."""
+    return xxhash.xxh3_64_intdigest(text.encode("utf-8", "surrogatepass"), seed=seed) or 1 if text else 0
+
+
 def _is_answer(item: Mapping[str, Any]) -> bool:
     kind = item.get("type")
     return item.get("role") == "assistant" or (isinstance(kind, str) and kind in _ANSWER_TYPES)

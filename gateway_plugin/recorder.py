@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping
@@ -132,14 +133,15 @@ class Recorder:
             metadata=arrival.client_metadata,
             proxy_session=arrival.proxy_session,
         )
-        material = (
-            f"{chain.system_digest:016x}",
-            f"{chain.first_user_digest:016x}" if chain.first_user_digest else "",
-        )
+        # The text, not the message: harnesses add and drop injected parts beside it from call to call.
+        opening = turns.first_human_text(items)
+        chain.first_user_digest = prefix.text_digest(opening, self._seed)
+        material = (f"{chain.system_digest:016x}", f"{chain.first_user_digest:016x}" if opening else "")
         who = ident.resolve(
             request, arrival.auth, hasher, head_material=material, user_precedence=settings.user_precedence
         )
         agent_id, agent_kind, side = self._agent(who, chain, body, items)
+        who = self._tie_side_call(who, opening, beside=side is not None)
         turn = turns.analyse(
             body,
             who.hints,
@@ -265,6 +267,22 @@ class Recorder:
         if who.hints.names_agents or agent == MAIN:
             return MAIN, MAIN, None
         return agent, "subagent", None
+
+    def _tie_side_call(self, who: ident.Identity, opening: str, *, beside: bool) -> ident.Identity:
+        """Give a call beside the work that names no session the session whose opening text it quotes."""
+        if not opening or who.session_key is None:
+            return who
+        user = who.user_hash or ""
+        if who.session_evidence == "E1":
+            if not beside:
+                self.agents.link(user, opening, (who.session_key, who.session_id))
+            return who
+        found = self.agents.linked(user, opening) if beside else None
+        if found is None:
+            return who
+        return dataclasses.replace(
+            who, session_key=found[0], session_id=found[1], session_source="quoted_opening"
+        )
 
     def _stored(self, domain: str, *values: int) -> str | None:
         """Return what may be stored of an in-memory digest: a keyed one, 16 hex; None for nothing."""

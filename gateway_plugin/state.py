@@ -212,15 +212,21 @@ class SessionState:
     ) -> tuple[str | None, int | None, int | None]:
         """Return (turn id, turn index, call index) of a call and move the stream on.
 
-        What the request shows wins; a call without human text of its own (a continuation after a compaction,
-        a title) stays in the turn that the stream is in. The call index counts every call of the turn that
-        was seen, so that it is never below what the request shows and grows with side calls and repeats.
+        A turn id of the client wins. Else a turn starts only with a call whose newest block is a human text;
+        any other call (the agent's loop, a continuation after a compaction or an edit, a title) stays in the
+        turn that the stream is in, whatever became of its history. The call index counts
+        every call of the turn that was seen: never below what the request shows, growing with side calls.
         """
-        if turn.turn_id is None or (side and turn.turn_id != stream.turn_id):
-            if stream.turn_id is None:
-                return turn.turn_id, turn.turn_index, turn.call_index
-            stream.call_index += 1
+        starts = turn.turn_id is not None and (turn.told or turn.call_index == 1) and not side
+        if (
+            not starts
+            and stream.turn_id is not None
+            and (turn.turn_id is None or turn.turn_id != stream.turn_id)
+        ):
+            stream.call_index = max(turn.call_index or 0, stream.call_index + 1)
             return stream.turn_id, stream.turn_index or None, stream.call_index
+        if turn.turn_id is None or (side and stream.turn_id is None):
+            return turn.turn_id, turn.turn_index, turn.call_index
         if turn.turn_id != stream.turn_id:
             stream.turn_id = turn.turn_id
             stream.turn_index = turn.turn_index or stream.turn_index + 1

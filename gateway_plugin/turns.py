@@ -44,6 +44,10 @@ CONTINUATION: Final[tuple[re.Pattern[str], ...]] = tuple(
         r"The conversation history before this point was compacted",
     )
 )
+#: The same in other words, at the very start of the text only.
+_CONTINUED_WORDS: Final = re.compile(
+    r"(?i)\b(conversation|session|history|context)\b.{0,60}\b(replaced|continued|compacted|summari[sz]ed)\b"
+)
 
 #: Last user text of a call that asks for such a summary.
 SUMMARY_REQUEST: Final[tuple[re.Pattern[str], ...]] = tuple(
@@ -55,6 +59,12 @@ SUMMARY_REQUEST: Final[tuple[re.Pattern[str], ...]] = tuple(
         r"CRITICAL: Respond with TEXT ONLY\. Do NOT call any tools",
     )
 )
+
+#: The same in other words: counts only without tools on offer and in a text long enough to instruct.
+_SUMMARY_WORDS: Final = re.compile(
+    r"(?i)\b(summary|summari[sz]e|compact)\b.{0,120}\b(conversation|history|session|context)\b", re.DOTALL
+)
+_SUMMARY_MIN_CHARS: Final = 120
 
 #: System prompts of calls that a client makes beside the conversation: titles, topics, summaries of a step.
 SIDE_SYSTEM: Final[tuple[re.Pattern[str], ...]] = tuple(
@@ -103,6 +113,8 @@ class Turn:
     evidence: str
     after_compaction: bool
     message_count: int
+    #: The client named the turn itself.
+    told: bool = False
 
 
 @dataclass(slots=True)
@@ -273,6 +285,32 @@ def _matches(patterns: Sequence[re.Pattern[str]], text: str) -> bool:
     return any(p.search(text[:2000]) or p.search(text[-4000:]) for p in patterns)
 
 
+def first_human_text(items: Sequence[Any]) -> str:
+    """Return the first text of a conversation that a human (or a parent agent) wrote, injections left out.
+
+    Read only up to the first answer of the model, so it is the same for every call of a conversation.
+    """
+    for item in items:
+        if not isinstance(item, Mapping):
+            continue
+        kind = item.get("type")
+        if item.get("role") == "assistant" or (isinstance(kind, str) and kind in _MODEL_ITEMS):
+            break
+        if item.get("role") == "user":
+            for text in _texts(item.get("content")):
+                if not is_injected(text):
+                    return text
+    return ""
+
+
+def _asks_for_summary(text: str, *, offers_tools: bool) -> bool:
+    if _matches(SUMMARY_REQUEST, text):
+        return True
+    return (
+        not offers_tools and len(text) > _SUMMARY_MIN_CHARS and _SUMMARY_WORDS.search(text[:400]) is not None
+    )
+
+
 def analyse(
     body: Mapping[str, Any],
     hints: Hints,
@@ -296,10 +334,15 @@ def analyse(
     blocks, after = _blocks(items)
     user_blocks = [b for b in blocks if b.user_initiated]
     first_text = user_blocks[0].text if user_blocks else ""
-    continued = bool(user_blocks) and _matches(CONTINUATION, first_text)
+    continued = bool(user_blocks) and (
+        _matches(CONTINUATION, first_text) or _CONTINUED_WORDS.search(first_text[:200]) is not None
+    )
     partial = bool(body.get("previous_response_id"))
-    asks = bool(user_blocks) and after == 0
-    summary = asks and (_matches(SUMMARY_REQUEST, user_blocks[-1].text) or hints.compaction)
+    # The request for a summary may stand in one block with the last tool results.
+    summary = bool(blocks) and (
+        (hints.compaction and blocks[-1].user_initiated)
+        or _asks_for_summary(blocks[-1].text, offers_tools=bool(body.get("tools")))
+    )
     if hints.initiator is not None:
         initiator, evidence = hints.initiator, "E1"
     elif hints.compaction:
@@ -310,7 +353,7 @@ def analyse(
         initiator, evidence = "auxiliary", side_evidence
     else:
         initiator, evidence = _by_roles(blocks, continued=continued, agent_kind=agent_kind)
-    if summary:
+    if summary and blocks[-1].user_initiated:
         # The harness asks for a summary inside the current turn; its request is no human text.
         user_blocks = user_blocks[:-1]
     own = user_blocks[1:] if continued else user_blocks
@@ -328,6 +371,7 @@ def analyse(
         evidence=evidence,
         after_compaction=hints.after_compaction or continued,
         message_count=len(items),
+        told=hints.turn_id is not None,
     )
 
 

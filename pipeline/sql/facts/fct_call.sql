@@ -1,0 +1,257 @@
+-- fct_call: one logical call, with its place in its turn and stream.
+-- Grain: call_id (an event id; rows without one keep a name of their own and source = 'row').
+-- Sources: stg_call, fct_potential, prm_service_key (value), prm_external_provider (provider),
+--   prm_powered_group, prm_external_group (model_group).
+-- Meaning:
+--   stream    = (session_key, agent_id); auxiliary and rejected calls stand in lanes of their own, so that a
+--               title call on a small model is no model switch of the work around it.
+--   category  = first of stream · model switch · compaction · boundary · within, the first that applies;
+--               auxiliary and rejected calls, and calls without a session, are named as such instead.
+--   turn_key  = the plugin's turn id; where it is missing, a user-initiated call opens a turn of its own and
+--               other calls join the turn before them ('lead' when there is none).
+--   gap_ms    = since the latest end of earlier calls of the stream, 0 when they overlap; the plugin's own
+--               idle time where the lake holds no earlier call.
+--   cached_tokens is NULL when unknown: aborted calls, estimated usage, and values that cannot be.
+WITH typed AS (
+  SELECT
+    c.*,
+    MAKE_TIMESTAMP(c.started_us) AS start_at,
+    CASE WHEN c.duration_ms IS NOT NULL AND c.duration_ms >= 0
+      THEN MAKE_TIMESTAMP(c.started_us + CAST(ROUND(c.duration_ms * 1000) AS BIGINT)) END AS end_at,
+    CASE
+      WHEN c.route IN ('chat', 'messages', 'responses') THEN 1
+      WHEN c.route IS NOT NULL THEN 0
+      WHEN c.call_type IS NULL THEN 1
+      WHEN c.call_type IN (
+        'completion', 'acompletion', 'text_completion', 'atext_completion', 'anthropic_messages', 'responses',
+        'aresponses'
+      ) THEN 1
+      ELSE 0
+    END AS is_generation,
+    CASE
+      WHEN c.outcome = 'rejected' THEN 'rejected'
+      WHEN c.initiator = 'auxiliary' THEN 'auxiliary'
+      ELSE 'work'
+    END AS lane,
+    CASE WHEN c.service_key = 1 OR k.value IS NOT NULL THEN 1 ELSE 0 END AS is_service,
+    CASE
+      WHEN g.model_group IS NOT NULL THEN 1
+      WHEN s.model_group IS NOT NULL THEN 0
+      WHEN x.provider IS NOT NULL THEN 1
+      WHEN EXISTS (SELECT 1 FROM prm_powered_group) THEN 1
+      ELSE 0
+    END AS is_external
+  FROM stg_call AS c
+  LEFT JOIN prm_service_key AS k ON k.value = c.key_alias OR k.value = c.key_hash
+  LEFT JOIN prm_external_provider AS x ON x.provider = c.provider
+  LEFT JOIN prm_powered_group AS s ON s.model_group = c.model_group
+  LEFT JOIN prm_external_group AS g ON g.model_group = c.model_group
+),
+anchored AS (
+  SELECT
+    typed.*,
+    CASE
+      WHEN session_key IS NULL THEN NULL
+      WHEN turn_id IS NOT NULL AND turn_id <> '' THEN turn_id
+      WHEN initiator = 'user' THEN 'call:' || call_id
+    END AS turn_anchor,
+    CASE
+      WHEN outcome = 'aborted' THEN NULL
+      WHEN usage_source = 'estimated' THEN NULL
+      WHEN cached_tokens_told < 0 OR cached_tokens_told > input_tokens THEN NULL
+      ELSE cached_tokens_told
+    END AS cached_tokens,
+    CASE WHEN cached_tokens_told < 0 OR cached_tokens_told > input_tokens THEN 1 ELSE 0 END AS cached_invalid
+  FROM typed
+),
+counted AS (
+  SELECT
+    anchored.*,
+    SUM(CASE WHEN turn_anchor IS NOT NULL THEN 1 ELSE 0 END) OVER (
+      PARTITION BY session_key, agent_id ORDER BY started_us, call_id
+      ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
+    ) AS anchor_number,
+    ROW_NUMBER() OVER (PARTITION BY session_key, agent_id, lane ORDER BY started_us, call_id) AS lane_number,
+    SUM(CASE WHEN input_tokens > 0 THEN 1 ELSE 0 END) OVER (
+      PARTITION BY session_key, agent_id, lane ORDER BY started_us, call_id
+      ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+    ) AS input_number,
+    LAG(model_group) OVER (PARTITION BY session_key, agent_id, lane ORDER BY started_us, call_id)
+      AS previous_model_group,
+    MAX(COALESCE(end_at, start_at)) OVER (
+      PARTITION BY session_key, agent_id ORDER BY started_us, call_id
+      ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+    ) AS previous_end_at,
+    MAX(CASE WHEN initiator = 'user' THEN 1 ELSE 0 END) OVER (PARTITION BY session_key) AS session_has_user,
+    MAX(is_service) OVER (PARTITION BY session_key) AS session_is_service
+  FROM anchored
+),
+inputs AS (
+  SELECT
+    session_key, agent_id, lane, input_tokens AS earlier_input_tokens,
+    ROW_NUMBER() OVER (PARTITION BY session_key, agent_id, lane ORDER BY started_us, call_id) AS input_number
+  FROM counted
+  WHERE input_tokens > 0 AND session_key IS NOT NULL
+),
+settled AS (
+  SELECT
+    c.*,
+    i.earlier_input_tokens AS previous_input_tokens,
+    CASE
+      WHEN c.session_key IS NULL THEN NULL
+      WHEN c.anchor_number = 0 THEN 'lead'
+      ELSE MAX(c.turn_anchor) OVER (PARTITION BY c.session_key, c.agent_id, c.anchor_number)
+    END AS turn_key
+  FROM counted AS c
+  LEFT JOIN inputs AS i
+    ON i.session_key = c.session_key AND i.agent_id = c.agent_id AND i.lane = c.lane
+    AND i.input_number = c.input_number
+),
+placed AS (
+  SELECT
+    settled.*,
+    CASE
+      WHEN session_key IS NULL OR lane <> 'work' THEN NULL
+      ELSE COALESCE(
+        call_index,
+        ROW_NUMBER() OVER (PARTITION BY session_key, agent_id, turn_key, lane ORDER BY started_us, call_id)
+      )
+    END AS call_in_turn,
+    COALESCE(
+      CASE
+        WHEN session_key IS NULL OR previous_end_at IS NULL THEN NULL
+        WHEN previous_end_at >= start_at THEN 0.0
+        ELSE DATE_DIFF('microsecond', previous_end_at, start_at) / 1000.0
+      END,
+      CASE WHEN idle_ms >= 0 THEN idle_ms END
+    ) AS gap_ms
+  FROM settled
+),
+potential AS (
+  SELECT
+    call_id,
+    MAX(CASE WHEN retention = 'inf' THEN potential_tokens END) AS potential_inf_tokens,
+    MAX(CASE WHEN retention = '3600' THEN potential_tokens END) AS potential_3600_tokens,
+    MAX(CASE WHEN retention = '300' THEN potential_tokens END) AS potential_300_tokens
+  FROM fct_potential
+  GROUP BY call_id
+)
+SELECT
+  p.call_id,
+  p.source,
+  p.outcome,
+  p.record_count,
+  p.row_count,
+  CAST(p.start_at AS DATE) AS start_date,
+  p.started_us,
+  p.start_at,
+  p.end_at,
+  p.duration_ms,
+  p.ttft_ms,
+  CASE
+    WHEN p.output_tokens >= 16 AND p.ttft_ms >= 0 AND p.duration_ms > p.ttft_ms
+      THEN (p.output_tokens - 1) * 1000.0 / (p.duration_ms - p.ttft_ms)
+  END AS tokens_per_s,
+  p.session_key,
+  p.session_id,
+  p.session_source,
+  p.session_evidence,
+  p.agent_id,
+  p.agent_kind,
+  p.parent_agent_id,
+  p.turn_key,
+  CASE WHEN p.turn_key IS NULL THEN NULL WHEN p.turn_id IS NOT NULL AND p.turn_id <> '' THEN 'given' ELSE 'settled' END
+    AS turn_source,
+  p.turn_index,
+  p.turn_evidence,
+  p.call_in_turn,
+  CASE
+    WHEN p.call_in_turn IS NULL THEN NULL
+    WHEN p.call_in_turn = 1 THEN '1'
+    WHEN p.call_in_turn = 2 THEN '2'
+    ELSE '3+'
+  END AS position,
+  p.initiator,
+  p.lane,
+  CASE
+    WHEN p.session_key IS NULL THEN 'unattributed'
+    WHEN p.lane <> 'work' THEN p.lane
+    WHEN p.lane_number = 1 THEN 'first_of_session'
+    WHEN p.model_group <> p.previous_model_group THEN 'model_switch'
+    WHEN p.compaction_hint = 1 THEN 'compaction'
+    WHEN p.previous_input_tokens > 10000 AND p.input_tokens < 0.7 * p.previous_input_tokens THEN 'compaction'
+    WHEN p.initiator = 'user' THEN 'boundary'
+    ELSE 'within'
+  END AS category,
+  p.break_reason,
+  p.gap_ms,
+  CASE
+    WHEN p.gap_ms IS NULL THEN NULL
+    WHEN p.gap_ms < 10000 THEN '<10 s'
+    WHEN p.gap_ms < 60000 THEN '10–60 s'
+    WHEN p.gap_ms < 300000 THEN '1–5 min'
+    WHEN p.gap_ms < 600000 THEN '5–10 min'
+    WHEN p.gap_ms < 3600000 THEN '10–60 min'
+    ELSE '≥60 min'
+  END AS idle_bin,
+  p.idle_ms,
+  p.compaction_hint,
+  p.client,
+  p.client_version,
+  p.user_hash,
+  p.user_source,
+  p.is_service,
+  CASE
+    WHEN p.session_key IS NOT NULL AND p.session_has_user = 1 AND p.session_is_service = 0 THEN 1 ELSE 0
+  END AS is_attended,
+  p.key_alias,
+  p.key_hash,
+  p.team_id,
+  p.route,
+  p.call_type,
+  p.is_stream,
+  p.is_generation,
+  CASE
+    WHEN p.is_generation = 1 AND p.outcome <> 'rejected' AND COALESCE(p.response_cache_hit, 0) = 0 THEN 1 ELSE 0
+  END AS is_engine,
+  p.is_external,
+  p.model_group,
+  p.model,
+  p.deployment_id,
+  p.provider,
+  p.litellm_call_id,
+  p.litellm_version,
+  p.plugin_version,
+  p.input_tokens,
+  p.cached_tokens,
+  p.cached_invalid,
+  p.input_tokens - p.cached_tokens AS new_tokens,
+  p.cache_write_tokens,
+  p.output_tokens,
+  p.reasoning_tokens,
+  p.usage_source,
+  p.message_count,
+  p.prompt_bytes,
+  p.shared_bytes,
+  q.potential_inf_tokens,
+  q.potential_3600_tokens,
+  q.potential_300_tokens,
+  p.tool_count,
+  p.tools_bytes,
+  p.state,
+  p.truncated,
+  p.queue_ms,
+  p.pre_call_ms,
+  p.overhead_ms,
+  p.plugin_ms,
+  p.tool_ms,
+  p.count_ms,
+  p.count_calls,
+  p.attempts,
+  p.spend,
+  p.error_class,
+  p.status_code,
+  COALESCE(p.response_cache_hit, 0) AS response_cache_hit,
+  p.degraded
+FROM placed AS p
+LEFT JOIN potential AS q ON q.call_id = p.call_id

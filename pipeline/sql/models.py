@@ -1,0 +1,169 @@
+"""Reads the ``.sql`` models and audits, and runs them in order as temporary tables."""
+
+# ruff: noqa: S608 - relation names and columns are our own; paths are quoted; values are parameters
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+if TYPE_CHECKING:
+    import duckdb
+
+ROOT: Final = Path(__file__).parent
+Severity = Literal["error", "warning", "info"]
+
+#: Every model in the order in which it can be built.
+STAGING: Final = ("stg_event", "stg_row", "stg_row_match", "stg_row_call", "stg_prefix_step", "stg_call")
+FACTS: Final = ("fct_potential", "fct_call", "fct_turn", "fct_session")
+#: Marts over calls, turns and sessions alone.
+CALL_MARTS: Final = (
+    "mart_call_day",
+    "mart_prompt_bucket",
+    "mart_suspect_cell",
+    "mart_realised",
+    "mart_potential",
+    "mart_human_hour",
+    "mart_in_turn",
+    "mart_concurrency",
+)
+#: Marts that also read scraped metrics.
+METRIC_MARTS: Final = (
+    "mart_engine_prefix",
+    "mart_saturation",
+    "mart_energy_segment",
+    "mart_energy_island",
+    "mart_energy_hour",
+    "mart_turn_conformity",
+    "mart_agent_interval",
+    "mart_pooled_hour",
+    "mart_agent_hour",
+    "mart_little",
+)
+#: Marts written to the lake for dashboards and other readers.
+PUBLISHED: Final = (
+    "mart_call_day",
+    "mart_prompt_bucket",
+    "mart_realised",
+    "mart_potential",
+    "mart_human_hour",
+    "mart_in_turn",
+    "mart_engine_prefix",
+    "mart_energy_hour",
+    "mart_agent_hour",
+)
+_PARAMETER = re.compile(r"\$([a-z_][a-z0-9_]*)")
+_COMMENT = re.compile(r"--[^\n]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """One ``.sql`` file: its name, its query and the parameters it names."""
+
+    name: str
+    sql: str
+    parameters: frozenset[str]
+
+    @property
+    def header(self) -> str:
+        """The comment above the query: grain, sources, meaning."""
+        lines = []
+        for line in self.sql.splitlines():
+            if not line.startswith("--"):
+                break
+            lines.append(line.removeprefix("--").strip())
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """What an audit found: how many bad rows, and a few of their ids."""
+
+    name: str
+    severity: Severity
+    rows: int
+    samples: tuple[str, ...]
+    meaning: str
+
+    @property
+    def failed(self) -> bool:
+        """An error that returned rows."""
+        return self.severity == "error" and self.rows > 0
+
+
+@cache
+def load(name: str) -> Model:
+    """Return the model or audit called *name*.
+
+    Raises:
+        KeyError: no such file.
+    """
+    for folder in ("staging", "facts", "marts", "audits"):
+        path = ROOT / folder / f"{name}.sql"
+        if path.is_file():
+            sql = path.read_text(encoding="utf-8")
+            return Model(name, sql, frozenset(_PARAMETER.findall(_COMMENT.sub("", sql))))
+    raise KeyError(name)
+
+
+@cache
+def audit_names() -> tuple[str, ...]:
+    """Return the names of all audits."""
+    return tuple(sorted(p.stem for p in (ROOT / "audits").glob("*.sql")))
+
+
+@cache
+def fingerprint() -> str:
+    """Return a digest of the staging and fact models: facts built by other models are stale."""
+    digest = hashlib.blake2b(digest_size=8)
+    for name in (*STAGING, *FACTS):
+        digest.update(load(name).sql.encode())
+    return digest.hexdigest()
+
+
+def run(con: duckdb.DuckDBPyConnection, names: Iterable[str], parameters: Mapping[str, Any]) -> None:
+    """Build the models *names* in order as temporary tables.
+
+    Raises:
+        KeyError: a model names a parameter that *parameters* lacks.
+    """
+    for name in names:
+        model = load(name)
+        values = {key: parameters[key] for key in model.parameters}
+        con.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS {model.sql}", values or None)
+
+
+def audit(con: duckdb.DuckDBPyConnection, *, samples: int = 5) -> list[Audit]:
+    """Run every audit over the models built in *con*."""
+    results = []
+    for name in audit_names():
+        model = load(name)
+        found = con.execute(
+            f"WITH bad AS ({_strip(model.sql)}) "
+            f"SELECT COUNT(*), LIST(CAST(id AS VARCHAR) ORDER BY CAST(id AS VARCHAR))[1:{samples}] FROM bad"
+        ).fetchone()
+        count, ids = found if found else (0, None)
+        results.append(
+            Audit(name, _severity(model), int(count), tuple(i for i in ids or () if i), _title(model))
+        )
+    return results
+
+
+def _severity(model: Model) -> Severity:
+    found = re.search(r"Severity: (error|warning|info)", model.header)
+    if not found:
+        raise ValueError(f"audit {model.name} states no severity")
+    return found.group(1)  # type: ignore[return-value]
+
+
+def _title(model: Model) -> str:
+    return model.header.splitlines()[0].split(":", 1)[1].strip()
+
+
+def _strip(sql: str) -> str:
+    return _COMMENT.sub("", sql).strip()
