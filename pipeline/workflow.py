@@ -101,11 +101,11 @@ def with_secret(settings: Settings) -> Settings:
 
 def report(settings: Settings, out: Path, *, since: date | None, until: date | None) -> list[Path]:
     """Write the report of a window into *out*; what collection lost or set aside becomes its notes."""
-    from pipeline.report import write
-
     lake = Lake(settings.lake)
     if not lake.root.is_dir():
-        raise ConfigError(f"There is no lake at {lake.root}.", next_step="agentwatt run")
+        raise ConfigError(f"There is no lake at {lake.root}.", next_step="agentwatt run fills it.")
+    from pipeline.report import write
+
     return list(write(lake.root, settings, out, notes(lake), since=since, until=until))
 
 
