@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
-import subprocess
 import sys
 from datetime import datetime
 from pathlib import Path
@@ -50,11 +50,13 @@ async def test_run_reads_stream_and_rows_and_names_people_by_the_plugins_secret(
     }
     summaries = []
     for _ in range(2):
-        result = subprocess.run(
-            [sys.executable, "-m", "pipeline.cli", "run", "--no-build"],
-            env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True,
+        process = await asyncio.create_subprocess_exec(
+            *[sys.executable, "-m", "pipeline.cli", "run", "--no-build"],
+            env=environment, cwd=tmp_path, stdout=asyncio.subprocess.PIPE,
         )  # fmt: skip
-        summaries.append(json.loads(result.stdout))
+        out, _ = await process.communicate()
+        assert process.returncode == 0
+        summaries.append(json.loads(out))
     assert summaries[0] == {
         "event_records": 1,
         "lost_before_read": 0,
