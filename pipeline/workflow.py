@@ -103,11 +103,11 @@ def report(
     settings: Settings, out: Path, *, since: date | None, until: date | None, more_notes: Sequence[str] = ()
 ) -> list[Path]:
     """Write the report of a window into *out*; what collection lost or set aside joins *more_notes*."""
-    from pipeline.report import write
-
     lake = Lake(settings.lake)
     if not lake.root.is_dir():
-        raise ConfigError(f"There is no lake at {lake.root}.", next_step="agentwatt run")
+        raise ConfigError(f"There is no lake at {lake.root}.", next_step="agentwatt run fills it.")
+    from pipeline.report import write
+
     return list(write(lake.root, settings, out, [*more_notes, *notes(lake)], since=since, until=until))
 
 

@@ -106,9 +106,8 @@ class PrometheusClient:
 
 def chunks(start: datetime, end: datetime, step_s: float) -> Iterator[tuple[datetime, datetime]]:
     """Cut ``[start, end)`` into inclusive ranges on the step's grid, none across a UTC midnight."""
-    n = -(-int((start - _EPOCH).total_seconds() * 1000) // int(step_s * 1000))
     step = timedelta(seconds=step_s)
-    at = _EPOCH + n * step
+    at = _EPOCH + -((_EPOCH - start) // step) * step  # the first point of the grid at or after start
     while at < end:
         midnight = datetime(at.year, at.month, at.day) + timedelta(days=1)
         limit = min(end, midnight, at + _MAX_POINTS * step)
