@@ -22,12 +22,12 @@ from gateway_plugin import payloads
 from gateway_plugin import settings as plugin_settings
 from gateway_plugin.guard import Guard
 from gateway_plugin.hashing import Hasher
+from gateway_plugin.outputs import Outputs
 from gateway_plugin.recorder import OpenCall, Recorder
 from gateway_plugin.secret import memory_seed, shared_secret
 from gateway_plugin.settings import PluginSettings, SettingsError
 from gateway_plugin.sinks import spend_logs
-from gateway_plugin.sinks.connection import AddressError, connect
-from gateway_plugin.sinks.redis_stream import RedisStreamSink
+from gateway_plugin.sinks.connection import AddressError
 
 log = logging.getLogger("agentwatt")
 
@@ -62,8 +62,8 @@ class AgentwattLogger(CustomLogger):  # type: ignore[misc]
         super().__init__()
         self._guard = Guard()
         self._recorder: Recorder | None = None
-        self._stream: RedisStreamSink | None = None
-        self._watchdog: asyncio.Task[None] | None = None
+        self._outputs: Outputs | None = None
+        self._interval = 10.0
         self.guarded_errors = self._guard.counts
         with self._guard("start"):
             try:
@@ -74,47 +74,26 @@ class AgentwattLogger(CustomLogger):  # type: ignore[misc]
                 log.error("%s; telemetry is off, the proxy serves as usual", error)
 
     def _start(self, config: PluginSettings) -> None:
-        link = None
-        if config.redis_url is not None:
-            link = functools.partial(
-                connect, config.redis_url.get_secret_value(), timeout_s=config.redis_timeout_s
-            )
-            link()  # opens nothing; an address that cannot be used is told now, not with the first call
-            self._stream = RedisStreamSink(
-                link,
-                stream_max_len=config.stream_max_len,
-                queue_max_events=config.queue_max_events,
-                batch_max_events=config.batch_max_events,
-                flush_interval_s=config.flush_interval_s,
-                redis_timeout_s=config.redis_timeout_s,
-                shutdown_flush_s=config.shutdown_flush_s,
-            )
-        else:
-            log.warning("agentwatt: no Redis address: calls are recorded in SpendLogs rows only")
-        secret = shared_secret(config, link)
+        self._settings = config
+        self._outputs = Outputs(config, self._guard)
+        secret = shared_secret(config, self._outputs.link)
         self._recorder = Recorder(
             config,
             Hasher(secret),
-            emit=self._emit,
+            emit=self._outputs.emit,
             versions=(_version("litellm"), _version("agentwatt")),
             seed=memory_seed(secret),
         )
         self._interval = min(10.0, config.open_timeout_s / 4, max(0.05, config.left_grace_s / 4))
 
-    def _emit(self, record: dict[str, Any]) -> None:
-        if self._stream is not None:
-            self._stream.put(record)
+    def _tick(self) -> None:
+        if self._recorder is not None:
+            self._recorder.close_stale()
 
-    def _ensure_watchdog(self) -> None:
-        if self._watchdog is None or self._watchdog.done():
-            self._watchdog = asyncio.get_running_loop().create_task(self._watch(), name="agentwatt-watchdog")
-
-    async def _watch(self) -> None:
-        while True:
-            await asyncio.sleep(self._interval)
-            with self._guard("watchdog"):
-                if self._recorder is not None:
-                    self._recorder.close_stale()
+    async def close(self) -> None:
+        """Flush and stop the background tasks; the proxy itself calls nothing at its end."""
+        if self._outputs is not None:
+            await self._outputs.close()
 
     # -- request path
 
@@ -124,8 +103,8 @@ class AgentwattLogger(CustomLogger):  # type: ignore[misc]
         """Identify the call, digest its prompt and tag its row; return *data* itself, never a copy."""
         started = time.perf_counter()
         with self._guard("pre_call"):
-            if self._recorder is not None:
-                self._ensure_watchdog()
+            if self._recorder is not None and self._outputs is not None:
+                self._outputs.ensure_task(self._interval, self._tick)
                 call = self._recorder.begin(payloads.arrival_of(user_api_key_dict, data, call_type))
                 _current.set(call)
                 if (task := asyncio.current_task()) is not None:
@@ -133,6 +112,8 @@ class AgentwattLogger(CustomLogger):  # type: ignore[misc]
                 bucket = spend_logs.bucket_of(data)
                 if bucket is not None:
                     spend_logs.write(bucket, call.record)
+                    if self._settings.hand_over_session:
+                        _hand_over(call.record, data, bucket)
                 else:
                     self._recorder.counts["no_bucket"] += 1
                 call.plugin_s = time.perf_counter() - started
@@ -228,6 +209,14 @@ class AgentwattLogger(CustomLogger):  # type: ignore[misc]
         if event_id is None or (call is not None and call.event_id == event_id):
             return call
         return self._recorder.find(event_id) if self._recorder is not None else None
+
+
+def _hand_over(record: Mapping[str, Any], data: dict[str, Any], bucket: dict[str, Any]) -> None:
+    """Let the proxy use a session that only we know (opt-in): it is a keyed hash, never a client's text."""
+    session = record["session_id"]
+    if session and record["session_evidence"] == "E4" and not data.get("litellm_session_id"):
+        data["litellm_session_id"] = session
+        bucket.setdefault("session_id", session)
 
 
 def _request_left(call: OpenCall, _: object) -> None:

@@ -38,6 +38,9 @@ class PluginSettings(BaseSettings):
         "redis+cluster://; REDIS_URL when not set; none = no stream",
     )
     stream_max_len: int = Field(200_000, ge=1000, description="MAXLEN ~ of the stream, entries")
+    stream_ttl_s: int = Field(
+        7 * 86_400, ge=0, description="the stream expires when nothing was written for so long; 0 = never"
+    )
     queue_max_events: int = Field(
         20_000, ge=100, description="bound of the in-process queue; the oldest is dropped"
     )
@@ -45,6 +48,12 @@ class PluginSettings(BaseSettings):
     flush_interval_s: float = Field(0.25, gt=0, le=10, description="longest wait before a batch is written")
     redis_timeout_s: float = Field(2.0, gt=0, le=30, description="deadline of one write to Redis")
     shutdown_flush_s: float = Field(1.0, ge=0, le=5, description="time to flush at shutdown")
+    spool_dir: Path | None = Field(
+        None, description="folder for call records while Redis is away; none = they wait in memory"
+    )
+    spool_max_bytes: int = Field(
+        256 << 20, ge=1 << 20, description="bound of a worker's spool; the oldest records are dropped"
+    )
     open_timeout_s: float = Field(3600.0, gt=0, description="a call open for longer is closed as aborted")
     left_grace_s: float = Field(
         30.0, ge=0, le=3600, description="wait for an event after the proxy is done with a request's task"
@@ -56,6 +65,10 @@ class PluginSettings(BaseSettings):
     )
     max_prompt_bytes: int = Field(
         4 << 20, ge=1 << 16, description="prompts above this are not digested to the end"
+    )
+    hand_over_session: bool = Field(
+        False,
+        description="give an inferred session (a hash) to the proxy for affinity; some providers forward it",
     )
     user_precedence: tuple[str, ...] = Field(
         ("end_user", "user_id", "key"), description="which of end_user, user_id and key names the person"

@@ -1,14 +1,18 @@
 """Event records into a Redis stream: bounded queue, one background task, batches, fail-open.
 
 The request path only calls :meth:`RedisStreamSink.put`, which never waits. The task writes batches with
-``XADD … MAXLEN ~`` in one pipeline under its own deadline. When Redis fails, a circuit breaker opens for a
-growing pause; records wait in the bounded queue and the oldest are dropped and counted when it is full.
+``XADD … MAXLEN ~`` in one pipeline under its own deadline, connecting included. When Redis fails, a circuit
+breaker opens for a growing pause; meanwhile records go to the spool when there is one, else they wait in the
+bounded queue, whose oldest are dropped. What is on disk is written first when Redis is back, so the order of
+the records stays. Every loss is counted by its reason.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from itertools import islice
@@ -17,10 +21,12 @@ from typing import Any, Final
 from redis.exceptions import RedisError
 
 from gateway_plugin.event import STREAM_FIELD, STREAM_KEY, encode
+from gateway_plugin.sinks.spool import Spool, SpoolError
 
 log = logging.getLogger("agentwatt")
 
 _PAUSES_S: Final = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
+_ADOPT_INTERVAL_S: Final = 60.0
 
 #: What a broken network or server can raise; anything else is a bug and is counted as such.
 _EXPECTED: Final = (RedisError, OSError, asyncio.TimeoutError)
@@ -29,13 +35,14 @@ _EXPECTED: Final = (RedisError, OSError, asyncio.TimeoutError)
 class RedisStreamSink:
     """Bounded, batched, non-blocking writer of event records.
 
-    ``counts`` holds what happened so far: queued, written, and losses by reason
-    (``dropped_queue_full``, ``dropped_unencodable``, ``dropped_shutdown``) beside ``write_errors``.
+    ``counts`` holds what happened so far: ``queued``, ``written``, ``spooled``, ``write_errors``,
+    ``spool_errors``, and losses by reason (``dropped_queue_full``, ``dropped_unencodable``,
+    ``dropped_shutdown``); the spool counts its own.
     """
 
     def __init__(
         self,
-        connect: Callable[[], Any],
+        connect: Callable[[], Any] | None,
         *,
         stream_max_len: int,
         queue_max_events: int,
@@ -43,19 +50,27 @@ class RedisStreamSink:
         flush_interval_s: float,
         redis_timeout_s: float,
         shutdown_flush_s: float,
+        stream_ttl_s: int = 0,
+        spool: Spool | None = None,
     ) -> None:
         self._connect_new = connect
         self._max_len = stream_max_len
+        self._ttl_s = stream_ttl_s
         self._queue: deque[bytes] = deque()
         self._queue_max = queue_max_events
         self._batch_max = batch_max_events
         self._interval = flush_interval_s
         self._timeout = redis_timeout_s
         self._shutdown = shutdown_flush_s
+        self.spool = spool
         self._client: Any = None
         self._task: asyncio.Task[None] | None = None
         self._wake: asyncio.Event | None = None
+        self._flushing = asyncio.Lock()
         self._failures = 0
+        self._retry_at = 0.0
+        self._adopt_at = 0.0
+        self._dropped_while_writing = 0
         self.breaker_open = False
         self.counts: Counter[str] = Counter()
 
@@ -67,22 +82,22 @@ class RedisStreamSink:
     def put(self, record: Mapping[str, Any]) -> None:
         """Queue one record; never waits, never raises for a full queue (the oldest record is dropped)."""
         try:
-            raw = encode(dict(record))
+            raw = encode(record)
         except TypeError:
             self.counts["dropped_unencodable"] += 1
             return
         if len(self._queue) >= self._queue_max:
             self._queue.popleft()
+            self._dropped_while_writing += 1
             self.counts["dropped_queue_full"] += 1
         self._queue.append(raw)
         self.counts["queued"] += 1
-        self._ensure_task()
+        if self._task is None or self._task.done():
+            self._start()
         if self._wake is not None and len(self._queue) >= self._batch_max:
             self._wake.set()
 
-    def _ensure_task(self) -> None:
-        if self._task is not None and not self._task.done():
-            return
+    def _start(self) -> None:
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
@@ -96,75 +111,154 @@ class RedisStreamSink:
         assert self._wake is not None
         try:
             while True:
-                pause = self._interval
-                if self._failures:
-                    pause = _PAUSES_S[min(self._failures, len(_PAUSES_S)) - 1]
-                try:
-                    await asyncio.wait_for(self._wake.wait(), pause)
-                    if self._failures:
-                        # A full batch must not turn the breaker's pause into a busy loop.
-                        await asyncio.sleep(pause)
-                except TimeoutError:
-                    pass
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._wake.wait(), self._interval)
                 self._wake.clear()
-                while self._queue and await self._write_batch():
-                    pass
+                await self.flush()
+                if self.breaker_open:
+                    # A full queue must not turn the breaker's pause into a busy loop.
+                    await asyncio.sleep(self._interval)
         except asyncio.CancelledError:
             await self._last_flush()
             raise
 
-    async def _last_flush(self) -> None:
-        """Write what is left within the shutdown time; count what could not be written."""
-        try:
-            async with asyncio.timeout(self._shutdown):
-                while self._queue and await self._write_batch():
-                    pass
-        except (TimeoutError, asyncio.CancelledError):
-            pass
-        if self._queue:
-            self.counts["dropped_shutdown"] += len(self._queue)
-            log.warning("agentwatt: %d call records could not be written at shutdown", len(self._queue))
-            self._queue.clear()
-        await self.close()
+    async def flush(self) -> None:
+        """Write what waits, disk first, to Redis or, while Redis is away, to the spool."""
+        async with self._flushing:
+            await self._flush()
 
-    async def _write_batch(self) -> bool:
-        """Write up to one batch; on failure put nothing back, since records leave the queue only after it."""
+    async def _flush(self) -> None:
+        await self._adopt()
+        while True:
+            if self._connect_new is None or (self.breaker_open and time.monotonic() < self._retry_at):
+                await self._to_spool()
+                return
+            if self.spool is not None and self.spool.pending_records:
+                if not await self._replay() and not self.breaker_open:
+                    return  # the disk fails, not Redis: the queue waits behind what is on disk
+            elif not self._queue:
+                return
+            else:
+                await self._write_queue()
+
+    async def _adopt(self) -> None:
+        if self.spool is not None and self._connect_new is not None and time.monotonic() >= self._adopt_at:
+            self._adopt_at = time.monotonic() + _ADOPT_INTERVAL_S
+            try:
+                await asyncio.to_thread(self.spool.adopt)
+            except OSError:
+                self.counts["spool_errors"] += 1
+
+    async def _replay(self) -> bool:
+        assert self.spool is not None
+        try:
+            batch = await asyncio.to_thread(self.spool.read, self._batch_max)
+            if batch and not await self._send(batch):
+                return False
+            await asyncio.to_thread(self.spool.commit)
+        except OSError:
+            self.counts["spool_errors"] += 1
+            return False
+        self.counts["written"] += len(batch)
+        return True
+
+    async def _write_queue(self) -> bool:
         batch = list(islice(self._queue, self._batch_max))
-        marker = self.counts["dropped_queue_full"]
+        self._dropped_while_writing = 0
+        if not await self._send(batch):
+            return False
+        # Records that a full queue pushed out while they were written are already gone from the left end,
+        # and are no loss.
+        gone = min(self._dropped_while_writing, len(batch))
+        self.counts["dropped_queue_full"] -= gone
+        self._take(len(batch) - gone)
+        self.counts["written"] += len(batch)
+        return True
+
+    def _take(self, number: int) -> None:
+        for _ in range(min(number, len(self._queue))):
+            self._queue.popleft()
+
+    async def _to_spool(self) -> None:
+        while self.spool is not None and self._queue:
+            batch = list(islice(self._queue, self._batch_max))
+            self._dropped_while_writing = 0
+            try:
+                await asyncio.to_thread(self.spool.append, batch)
+            except SpoolError as error:
+                self._spool_failed(error)
+                return
+            gone = min(self._dropped_while_writing, len(batch))
+            self.counts["dropped_queue_full"] -= gone
+            self._take(len(batch) - gone)
+            self.counts["spooled"] += len(batch)
+
+    def _spool_failed(self, error: SpoolError) -> None:
+        if not self.counts["spool_errors"]:
+            log.warning("agentwatt: %s; records wait in memory", error)
+        self.counts["spool_errors"] += 1
+
+    async def _send(self, batch: list[bytes]) -> bool:
+        """Write *batch* to the stream within the deadline; open the breaker when that fails."""
         try:
             async with asyncio.timeout(self._timeout):
-                pipe = self._connect().pipeline(transaction=False)
+                if self._client is None:
+                    assert self._connect_new is not None
+                    self._client = self._connect_new()
+                pipe = self._client.pipeline(transaction=False)
                 for raw in batch:
                     pipe.xadd(STREAM_KEY, {STREAM_FIELD: raw}, maxlen=self._max_len, approximate=True)
+                if self._ttl_s:
+                    pipe.expire(STREAM_KEY, self._ttl_s)
                 await pipe.execute()
         except _EXPECTED as error:
-            self._failed(error)
+            await self._failed(error)
             return False
-        # Records that a full queue pushed out while we were writing are already gone from the left end.
-        pushed_out = self.counts["dropped_queue_full"] - marker
-        self.counts["dropped_queue_full"] -= min(pushed_out, len(batch))
-        for _ in range(len(batch) - min(pushed_out, len(batch))):
-            self._queue.popleft()
-        self.counts["written"] += len(batch)
         if self.breaker_open:
             log.warning("agentwatt: event stream is being written again")
         self._failures, self.breaker_open = 0, False
         return True
 
-    def _failed(self, error: BaseException) -> None:
+    async def _failed(self, error: BaseException) -> None:
+        self._retry_at = time.monotonic() + _PAUSES_S[min(self._failures, len(_PAUSES_S) - 1)]
         self._failures += 1
         self.counts["write_errors"] += 1
         if not self.breaker_open:
             self.breaker_open = True
             log.warning(
-                "agentwatt: event stream cannot be written (%s); requests go on, records wait in memory",
+                "agentwatt: event stream cannot be written (%s); requests go on, records wait %s",
                 type(error).__name__,
+                "on disk" if self.spool is not None else "in memory",
             )
+        await self.close()  # the next try resolves names, sentinels and slots anew
 
-    def _connect(self) -> Any:
-        if self._client is None:
-            self._client = self._connect_new()
-        return self._client
+    async def _last_flush(self) -> None:
+        """Write what is left within the shutdown time, the rest to the spool; count what is lost."""
+        try:
+            async with asyncio.timeout(self._shutdown):
+                if not self.breaker_open:
+                    await self.flush()
+                await self.close()
+        except (TimeoutError, asyncio.CancelledError):
+            pass
+        self.last_resort()
+
+    def last_resort(self) -> None:
+        """Put what is left onto disk, without a loop: for the end of the process."""
+        if not self._queue:
+            return
+        left = list(self._queue)
+        if self.spool is not None:
+            try:
+                self.spool.append(left)
+                self.counts["spooled"] += len(left)
+                self._queue.clear()
+                return
+            except SpoolError as error:
+                self._spool_failed(error)
+        self.counts["dropped_shutdown"] += len(left)
+        log.warning("agentwatt: %d call records could not be written at shutdown", len(left))
+        self._queue.clear()
 
     async def close(self) -> None:
         """Close the connection; the sink can be used again afterwards."""
@@ -182,3 +276,5 @@ class RedisStreamSink:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
             self._task = None
+        if self._queue:
+            await self._last_flush()  # the task was cancelled before its first step
