@@ -28,6 +28,8 @@ from pipeline.schema import SCHEMAS
 if TYPE_CHECKING:
     import duckdb
 
+__all__ = ["Lake", "TableSize", "connect", "finish_compaction", "write_text"]
+
 _DATE = re.compile(r"date=(\d{4}-\d{2}-\d{2})")
 _JOURNAL = ".compaction.json"
 
