@@ -14,14 +14,12 @@ from pydantic import SecretStr
 
 from pipeline.errors import ConfigError
 from pipeline.extract.event_stream import Collector, CollectReport
-from pipeline.extract.redis_server import client
+from pipeline.extract.redis_server import SECRET_KEY, client
 from pipeline.lake import Lake, connect
 from pipeline.runlock import writer_lock
 from pipeline.settings import Settings
 
 Show = Callable[[str], None]
-#: Where the plugin keeps the secret that it made when none was set.
-SECRET_KEY: Final = "{agentwatt}:secret"  # noqa: S105 - the name of a Redis key
 _COMPACTED: Final = ("raw/events", "raw/metrics", "rejects/events")
 
 
@@ -83,6 +81,7 @@ def run(
     lake.prepare()
     outcome = Outcome()
     with writer_lock(lake.root, "run"):
+        lake.sweep()
         if not offline:
             _read_sources(settings, lake, outcome, since, until, show, stop)
         if build and not stop.is_set():
@@ -132,6 +131,7 @@ def compact(settings: Settings, minimum: int, show: Show) -> list[dict[str, Any]
     lake.prepare()
     rows = []
     with writer_lock(lake.root, "compact"), connect() as con:
+        lake.sweep()
         for table in _COMPACTED:
             for day in lake.dates(table):
                 show(f"{table} {day}")

@@ -104,7 +104,18 @@ async def test_a_disk_that_is_full_is_an_error_and_not_a_loss_in_silence(
 
     monkeypatch.setattr(Lake, "write_columns", full)
     with pytest.raises(OSError, match="no space left"):
-        await until(2, lake, lambda _: httpx.Response(200, text=TEXT))
+        # Nobody stops it: the failed write does.
+        await scraper(lake, lambda _: httpx.Response(200, text=TEXT), flush_s=0.01).run(None, asyncio.Event())
+
+
+async def test_a_password_in_an_address_is_not_in_the_report(lake: Lake) -> None:
+    stop = asyncio.Event()
+    endpoint = targets(["http://user:hunter2@h:1"], [])[0]
+    transport = httpx.MockTransport(lambda _: httpx.Response(401))
+    scraping = Scraper(lake, [endpoint], interval_s=1, progress=lambda _: stop.set(), transport=transport)
+    report = await scraping.run(None, stop)
+    assert report.last_error == "h:1: HTTP 401"
+    assert "hunter2" not in str(report.as_dict())
 
 
 def test_addresses_get_their_usual_parts() -> None:
