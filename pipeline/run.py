@@ -10,7 +10,6 @@ are. Files are written under a temporary name and renamed, so a reader sees a wh
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import time
 from collections.abc import Callable, Iterable
@@ -19,6 +18,7 @@ from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from pipeline.lake import Lake, write_text
 from pipeline.sql import binding, models, parameters
 
 if TYPE_CHECKING:
@@ -67,10 +67,7 @@ class _Manifest:
             return cls()  # absent or unreadable: everything is built again
 
     def write(self, lake: Path) -> None:
-        _replace(
-            lake / MANIFEST,
-            lambda temporary: temporary.write_text(json.dumps(asdict(self)), encoding="utf-8"),
-        )
+        write_text(lake / MANIFEST, json.dumps(asdict(self)))
 
 
 def build(
@@ -212,9 +209,9 @@ def _write_facts(
             _drop_day(lake, day)
             continue
         for relation, (source, order) in orders.items():
-            folder = lake / binding.FACTS[relation] / f"date={day.isoformat()}"
-            query = f"SELECT * FROM {source} WHERE start_date = DATE '{day.isoformat()}' ORDER BY {order}"
-            _write_parquet(con, query, folder / "part-0.parquet")
+            folder = Path(binding.FACTS[relation]) / f"date={day.isoformat()}"
+            query = f"SELECT * FROM {source} WHERE start_date = DATE '{day.isoformat()}'"
+            Lake(lake).write(con, query, folder / "part-0.parquet", order)
     counted = [
         con.execute(
             f"SELECT COUNT(*) FROM {relation} WHERE start_date IN (SELECT UNNEST(CAST($days AS DATE[])))",
@@ -250,31 +247,11 @@ def _publish(lake: Path, settings: parameters.Conventions, report: Progress) -> 
             return ()
         for number, name in enumerate(models.PUBLISHED):
             report("marts", number, len(models.PUBLISHED))
-            target = lake / "marts" / f"{name.removeprefix('mart_')}.parquet"
-            _write_parquet(con, f"SELECT * FROM {name} ORDER BY ALL", target)
+            target = Path("marts") / f"{name.removeprefix('mart_')}.parquet"
+            Lake(lake).write(con, f"SELECT * FROM {name}", target, "ALL")
     finally:
         con.close()
     return tuple(models.PUBLISHED)
-
-
-def _write_parquet(con: duckdb.DuckDBPyConnection, query: str, target: Path) -> None:
-    _replace(
-        target,
-        lambda temporary: con.execute(
-            f"COPY ({query}) TO {_quoted(temporary)} (FORMAT parquet, COMPRESSION zstd)"
-        ),
-    )
-
-
-def _replace(target: Path, write: Callable[[Path], object]) -> None:
-    """Write to a temporary name beside *target*, then rename."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-    try:
-        write(temporary)
-        temporary.replace(target)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def _lost(known: dict[str, list[int]], found: dict[str, list[int]]) -> bool:

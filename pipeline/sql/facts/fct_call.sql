@@ -9,6 +9,8 @@
 --               auxiliary and rejected calls, and calls without a session, are named as such instead.
 --   turn_key  = the plugin's turn id; where it is missing, a user-initiated call opens a turn of its own and
 --               other calls join the turn before them ('lead' when there is none).
+--   call_in_turn counts the turn's work calls that we saw, or what the request shows where that is more (we
+--               missed some); after a compaction a request shows only the calls since.
 --   gap_ms    = since the latest end of earlier calls of the stream, 0 when they overlap; the plugin's own
 --               idle time where the lake holds no earlier call.
 --   cached_tokens is NULL when unknown: aborted calls, estimated usage, and values that cannot be.
@@ -112,8 +114,8 @@ placed AS (
     settled.*,
     CASE
       WHEN session_key IS NULL OR lane <> 'work' THEN NULL
-      ELSE COALESCE(
-        call_index,
+      ELSE GREATEST(
+        COALESCE(call_index, 1),
         ROW_NUMBER() OVER (PARTITION BY session_key, agent_id, turn_key, lane ORDER BY started_us, call_id)
       )
     END AS call_in_turn,
