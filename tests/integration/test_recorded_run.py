@@ -204,3 +204,13 @@ def test_the_html_report_needs_no_network(recorded: Recorded) -> None:
     page = (recorded.out / "report.html").read_text(encoding="utf-8")
     assert not re.findall(r"""(?:src|href)\s*=\s*["'](?:https?:)?//""", page)
     assert "synthetic" in page.lower()
+
+
+def test_the_engines_own_counters_and_the_boards_energy_reach_the_lake(recorded: Recorded) -> None:
+    report = recorded.report
+    served = [r for r in recorded.engine if r["status"] == 200]
+    engine = report["prefix_hit"]["engine"]
+    ratio = sum(r["cached_tokens"] for r in served) / sum(r["input_tokens"] for r in served)
+    # The first and the last scrape do not lie exactly on the first and the last call.
+    assert engine["value"] == pytest.approx(ratio, abs=0.03)
+    assert report["agents_per_megawatt"]["synthetic"] is True
