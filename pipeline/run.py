@@ -9,6 +9,7 @@ are. Files are written under a temporary name and renamed, so a reader sees a wh
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 import time
@@ -56,6 +57,7 @@ class _Manifest:
     conventions: str = ""
     files: dict[str, list[int]] = field(default_factory=dict)
     audits: list[dict[str, Any]] = field(default_factory=list)
+    published: str = ""
     built_at: str = ""
 
     @classmethod
@@ -77,6 +79,7 @@ def build(
     since: date | None = None,
     until: date | None = None,
     progress: Progress | None = None,
+    marts: bool = True,
 ) -> RunResult:
     """Bring facts and marts up to date with the raw records.
 
@@ -86,6 +89,7 @@ def build(
         since: first UTC day to build; earlier days stay as they are.
         until: day after the last one to build.
         progress: called with a stage's name, steps done and steps in all.
+        marts: also publish the marts over the whole lake, where records or conventions changed.
 
     Returns:
         What was built. A run that finds nothing new builds no day and returns the last audits.
@@ -127,16 +131,23 @@ def build(
             if fresh and since is None and until is None:
                 _drop_other_days(lake, days)
         kept = {n: s for n, s in known.items() if n in found} | new
-        marts = _publish(lake, settings, report)
+        published = repr(
+            (conventions, _mart_conventions(settings), sorted(kept.items()), _metric_files(lake))
+        )
+        published = hashlib.blake2b(published.encode(), digest_size=16).hexdigest()
+        done: tuple[str, ...] = ()
+        if marts and published != manifest.published:
+            done = _publish(lake, settings, report)
         _Manifest(
             conventions=conventions,
             files=kept,
             audits=[asdict(a) for a in audits],
+            published=published if marts else manifest.published,
             built_at=datetime.now().astimezone().isoformat(timespec="seconds"),
         ).write(lake)
     finally:
         con.close()
-    return RunResult(days, len(new), *counts, audits, marts, time.monotonic() - began)
+    return RunResult(days, len(new), *counts, audits, done, time.monotonic() - began)
 
 
 def last_audits(lake: Path) -> list[dict[str, Any]]:
@@ -263,6 +274,26 @@ def _lost(known: dict[str, list[int]], found: dict[str, list[int]]) -> bool:
 def _wanted(name: str, since: date | None, until: date | None) -> bool:
     day = binding.day_of(Path(name))
     return (since is None or day >= since) and (until is None or day < until)
+
+
+def _mart_conventions(settings: parameters.Conventions) -> tuple[object, ...]:
+    """What marts depend on beside facts and metrics."""
+    power = settings.power
+    return (
+        settings.business_time_zone,
+        list(settings.idle_caps_s),
+        list(settings.tool_caps_s),
+        [parameters.tier_label(t) for t in settings.slo_tiers],
+        [repr(s) for s in power.sources],
+        power.max_gap_s,
+        sorted((group, sorted(targets)) for group, targets in power.model_groups.items()),
+        models.fingerprint((*models.CALL_MARTS, *models.METRIC_MARTS)),
+    )
+
+
+def _metric_files(lake: Path) -> list[tuple[str, int, int]]:
+    found = binding.files(lake, "raw/metrics")
+    return [(str(p), p.stat().st_size, p.stat().st_mtime_ns) for p in found]
 
 
 def _fingerprint(settings: parameters.Conventions) -> str:

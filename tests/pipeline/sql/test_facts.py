@@ -112,6 +112,28 @@ def test_the_first_category_that_applies_wins(tmp_path: Path) -> None:
     }
 
 
+def test_a_compaction_is_the_call_that_summarises_and_the_first_one_after_it(tmp_path: Path) -> None:
+    lake = build(
+        tmp_path,
+        [
+            event("before", at(0), initiator="user", input_tokens=30_000),
+            event("summarise", at(10), initiator="compaction", compaction_hint=True, input_tokens=31_000),
+            event("after", at(20), compaction_hint=True, input_tokens=9_000),
+            event("asked", at(30), initiator="user", compaction_hint=True, input_tokens=9_500),
+            event("worked", at(40), compaction_hint=True, input_tokens=9_900),
+            event("again", at(50), initiator="compaction", compaction_hint=True, input_tokens=9_950),
+        ],
+    )
+    assert column(lake, "category") == {
+        "before": "first_of_session",
+        "summarise": "compaction",
+        "after": "compaction",
+        "asked": "boundary",
+        "worked": "within",
+        "again": "compaction",
+    }
+
+
 def test_an_auxiliary_call_on_another_model_is_no_model_switch_and_takes_no_position(tmp_path: Path) -> None:
     lake = build(
         tmp_path,
