@@ -88,7 +88,10 @@ FIELDS: Final[tuple[Field, ...]] = (
     _f("turn_evidence", "str", "E1 to E5", row=True),
     _f("initiator", "str", "user | agent | auxiliary | compaction | unknown", row=True),
     _f(
-        "compaction_hint", "bool", "the client said that this call follows or performs a compaction", row=True
+        "compaction_hint",
+        "bool",
+        "first call of its stream after a compaction, as the client or the summary tells",
+        row=True,
     ),
     _f("client", "str", "claude-code | codex | opencode | copilot | other | unknown", row=True),
     _f("client_version", "str", "version from the user agent, at most 32 characters", row=True),

@@ -177,7 +177,6 @@ class Recorder:
             "call_index": turn.call_index,
             "turn_evidence": turn.evidence,
             "initiator": turn.initiator,
-            "compaction_hint": True if who.hints.compaction or turn.after_compaction else None,
             "client": who.client,
             "client_version": who.client_version,
             "user_hash": who.user_hash,
@@ -218,7 +217,7 @@ class Recorder:
                 model=model,
                 event_id=event_id,
                 now_us=arrival.received_us,
-                compaction_hint=turn.after_compaction or who.hints.compaction,
+                compaction_hint=turn.after_compaction,
                 side=beside,
             )
             facts = call.entry.facts
@@ -230,6 +229,10 @@ class Recorder:
                 "shared_bytes": facts.shared_bytes,
                 "prefix_steps": [[round(age, 3), size] for age, size in facts.steps],
                 "break_reason": facts.reason,
+                # A compacted conversation shows its summary in every later call; only the first one broke.
+                "compaction_hint": True
+                if who.hints.after_compaction or (turn.after_compaction and facts.reason == "compaction")
+                else None,
                 "idle_ms": facts.idle_ms,
                 "previous_event_id": facts.previous_event_id,
                 "state": "local",

@@ -122,7 +122,8 @@ def scrape(
     from pipeline import scraping
 
     settings = _settings(config, lake).settings
-    address = prometheus or (settings.metrics.prometheus_url if query else None)
+    configured = settings.metrics.prometheus_url
+    address = prometheus or (configured.get_secret_value() if query and configured else None)
     if address:
         first, last = _date(since, "--since"), _date(until, "--until")
         if not query or first is None:
@@ -211,14 +212,8 @@ def status(config: Config = None, lake: LakeRoot = None, form: Form = None) -> N
         raise ConfigError(
             f"There is no lake at {root}.", next_step="agentwatt run fills it; --lake names another."
         )
-    rows = [{"kind": "table", "name": r.pop("table"), **r} for r in state.tables(root)]
-    sources = [{"kind": "source", "name": r.pop("source"), **r} for r in state.sources(root)]
-    if form is Format.TABLE or (form is None and sys.stdout.isatty()):
-        write_rows([{k: v for k, v in r.items() if k != "kind"} for r in rows], Format.TABLE)
-        write_rows([{k: v for k, v in r.items() if k != "kind"} for r in sources], Format.TABLE)
-    else:
-        columns = dict.fromkeys(key for r in (*rows, *sources) for key in r)
-        write_rows([{key: r.get(key) for key in columns} for r in (*rows, *sources)], form)
+    for part in state.parts(root, as_tables=form is Format.TABLE or (form is None and sys.stdout.isatty())):
+        write_rows(part, form)
     if writer := state.writer(root):
         say(f"Being written by {writer}.")
 

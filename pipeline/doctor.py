@@ -75,7 +75,7 @@ def _stream(settings: Settings) -> Iterator[Check]:
     if settings.redis.url is None:
         yield Check("event stream", "skip", "no Redis URL: events are not collected", "Set REDIS_URL.")
         return
-    from pipeline.extract.redis_server import client, text
+    from pipeline.extract.redis_server import SECRET_KEY, client, text
 
     key, group = settings.redis.stream_key, settings.redis.group
     try:
@@ -91,6 +91,8 @@ def _stream(settings: Settings) -> Iterator[Check]:
                 )
             else:
                 yield Check("event stream server", "ok", version)
+            if settings.hash_secret is None and connection.exists(SECRET_KEY):
+                yield Check("hash secret in Redis", "ok", "the plugin's own secret is used for rows")
             seconds, micros = connection.time()
             yield _skew("event stream clock", seconds + micros / 1e6 - time.time())
             if not connection.exists(key):

@@ -13,6 +13,7 @@ import json
 import os
 import re
 import secrets
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,11 +21,14 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pipeline.durable import sync, write_text
 from pipeline.errors import ConfigError
 from pipeline.schema import SCHEMAS
 
 if TYPE_CHECKING:
     import duckdb
+
+__all__ = ["Lake", "TableSize", "connect", "finish_compaction", "write_text"]
 
 _DATE = re.compile(r"date=(\d{4}-\d{2}-\d{2})")
 _JOURNAL = ".compaction.json"
@@ -133,9 +137,9 @@ class Lake:
             result = con.execute(
                 f"COPY ({ordered}) TO {_quote(str(temporary))} (FORMAT parquet, COMPRESSION zstd)"
             ).fetchone()
-            _sync(temporary)
+            sync(temporary)
             temporary.replace(target)
-            _sync(target.parent)
+            sync(target.parent)
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
@@ -149,7 +153,10 @@ class Lake:
         rows: Sequence[Sequence[Any]],
         order: str,
     ) -> int:
-        """Write *rows* (values in the order of ``SCHEMAS[table]``) to *path* atomically."""
+        """Write *rows* (values in the order of ``SCHEMAS[table]``) to *path* atomically.
+
+        DuckDB takes a NaN inside a list for null, which is what a sample without observations means.
+        """
         schema = SCHEMAS[table]
         columns = [list(values) for values in zip(*rows, strict=True)] or [[] for _ in schema]
         con.execute("DROP TABLE IF EXISTS staged_rows")
@@ -185,6 +192,15 @@ class Lake:
     def write_state(self, source: str, state: Mapping[str, Any]) -> None:
         """Replace the memory of *source* atomically."""
         write_text(self.root / "state" / f"{source}.json", json.dumps(state, indent=1, sort_keys=True) + "\n")
+
+    def sweep(self, older_than_s: float = 86_400.0) -> int:
+        """Remove temporary files that killed processes left; return how many."""
+        limit = time.time() - older_than_s
+        stale = [p for p in self.root.rglob(".*.tmp") if p.is_file() and p.stat().st_mtime < limit]
+        stale += [p for p in (self.root / ".tmp").glob("*") if p.is_file() and p.stat().st_mtime < limit]
+        for path in stale:
+            path.unlink(missing_ok=True)
+        return len(stale)
 
     # -- compaction
 
@@ -241,18 +257,8 @@ def finish_compaction(folder: Path) -> None:
     if (folder / plan["output"]).exists():
         for name in plan["inputs"]:
             (folder / name).unlink(missing_ok=True)
-        _sync(folder)
+        sync(folder)
     (folder / _JOURNAL).unlink(missing_ok=True)
-
-
-def write_text(path: Path, text: str) -> None:
-    """Replace a small file atomically."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}.tmp")
-    temporary.write_text(text, encoding="utf-8")
-    _sync(temporary)
-    temporary.replace(path)
-    _sync(path.parent)
 
 
 def _visible(folder: Path) -> list[Path]:
@@ -281,11 +287,3 @@ def _date_of(path: Path) -> date | None:
 
 def _quote(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

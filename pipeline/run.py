@@ -9,8 +9,8 @@ are. Files are written under a temporary name and renamed, so a reader sees a wh
 
 from __future__ import annotations
 
+import hashlib
 import json
-import os
 import shutil
 import time
 from collections.abc import Callable, Iterable
@@ -19,6 +19,7 @@ from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from pipeline.lake import Lake, write_text
 from pipeline.sql import binding, models, parameters
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ class _Manifest:
     conventions: str = ""
     files: dict[str, list[int]] = field(default_factory=dict)
     audits: list[dict[str, Any]] = field(default_factory=list)
+    published: str = ""
     built_at: str = ""
 
     @classmethod
@@ -67,10 +69,7 @@ class _Manifest:
             return cls()  # absent or unreadable: everything is built again
 
     def write(self, lake: Path) -> None:
-        _replace(
-            lake / MANIFEST,
-            lambda temporary: temporary.write_text(json.dumps(asdict(self)), encoding="utf-8"),
-        )
+        write_text(lake / MANIFEST, json.dumps(asdict(self)))
 
 
 def build(
@@ -80,6 +79,7 @@ def build(
     since: date | None = None,
     until: date | None = None,
     progress: Progress | None = None,
+    marts: bool = True,
 ) -> RunResult:
     """Bring facts and marts up to date with the raw records.
 
@@ -89,6 +89,7 @@ def build(
         since: first UTC day to build; earlier days stay as they are.
         until: day after the last one to build.
         progress: called with a stage's name, steps done and steps in all.
+        marts: also publish the marts over the whole lake, where records or conventions changed.
 
     Returns:
         What was built. A run that finds nothing new builds no day and returns the last audits.
@@ -130,16 +131,23 @@ def build(
             if fresh and since is None and until is None:
                 _drop_other_days(lake, days)
         kept = {n: s for n, s in known.items() if n in found} | new
-        marts = _publish(lake, settings, report)
+        published = repr(
+            (conventions, _mart_conventions(settings), sorted(kept.items()), _metric_files(lake))
+        )
+        published = hashlib.blake2b(published.encode(), digest_size=16).hexdigest()
+        done: tuple[str, ...] = ()
+        if marts and published != manifest.published:
+            done = _publish(lake, settings, report)
         _Manifest(
             conventions=conventions,
             files=kept,
             audits=[asdict(a) for a in audits],
+            published=published if marts else manifest.published,
             built_at=datetime.now().astimezone().isoformat(timespec="seconds"),
         ).write(lake)
     finally:
         con.close()
-    return RunResult(days, len(new), *counts, audits, marts, time.monotonic() - began)
+    return RunResult(days, len(new), *counts, audits, done, time.monotonic() - began)
 
 
 def last_audits(lake: Path) -> list[dict[str, Any]]:
@@ -212,9 +220,9 @@ def _write_facts(
             _drop_day(lake, day)
             continue
         for relation, (source, order) in orders.items():
-            folder = lake / binding.FACTS[relation] / f"date={day.isoformat()}"
-            query = f"SELECT * FROM {source} WHERE start_date = DATE '{day.isoformat()}' ORDER BY {order}"
-            _write_parquet(con, query, folder / "part-0.parquet")
+            folder = Path(binding.FACTS[relation]) / f"date={day.isoformat()}"
+            query = f"SELECT * FROM {source} WHERE start_date = DATE '{day.isoformat()}'"
+            Lake(lake).write(con, query, folder / "part-0.parquet", order)
     counted = [
         con.execute(
             f"SELECT COUNT(*) FROM {relation} WHERE start_date IN (SELECT UNNEST(CAST($days AS DATE[])))",
@@ -250,31 +258,11 @@ def _publish(lake: Path, settings: parameters.Conventions, report: Progress) -> 
             return ()
         for number, name in enumerate(models.PUBLISHED):
             report("marts", number, len(models.PUBLISHED))
-            target = lake / "marts" / f"{name.removeprefix('mart_')}.parquet"
-            _write_parquet(con, f"SELECT * FROM {name} ORDER BY ALL", target)
+            target = Path("marts") / f"{name.removeprefix('mart_')}.parquet"
+            Lake(lake).write(con, f"SELECT * FROM {name}", target, "ALL")
     finally:
         con.close()
     return tuple(models.PUBLISHED)
-
-
-def _write_parquet(con: duckdb.DuckDBPyConnection, query: str, target: Path) -> None:
-    _replace(
-        target,
-        lambda temporary: con.execute(
-            f"COPY ({query}) TO {_quoted(temporary)} (FORMAT parquet, COMPRESSION zstd)"
-        ),
-    )
-
-
-def _replace(target: Path, write: Callable[[Path], object]) -> None:
-    """Write to a temporary name beside *target*, then rename."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-    try:
-        write(temporary)
-        temporary.replace(target)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def _lost(known: dict[str, list[int]], found: dict[str, list[int]]) -> bool:
@@ -286,6 +274,26 @@ def _lost(known: dict[str, list[int]], found: dict[str, list[int]]) -> bool:
 def _wanted(name: str, since: date | None, until: date | None) -> bool:
     day = binding.day_of(Path(name))
     return (since is None or day >= since) and (until is None or day < until)
+
+
+def _mart_conventions(settings: parameters.Conventions) -> tuple[object, ...]:
+    """What marts depend on beside facts and metrics."""
+    power = settings.power
+    return (
+        settings.business_time_zone,
+        list(settings.idle_caps_s),
+        list(settings.tool_caps_s),
+        [parameters.tier_label(t) for t in settings.slo_tiers],
+        [repr(s) for s in power.sources],
+        power.max_gap_s,
+        sorted((group, sorted(targets)) for group, targets in power.model_groups.items()),
+        models.fingerprint((*models.CALL_MARTS, *models.METRIC_MARTS)),
+    )
+
+
+def _metric_files(lake: Path) -> list[tuple[str, int, int]]:
+    found = binding.files(lake, "raw/metrics")
+    return [(str(p), p.stat().st_size, p.stat().st_mtime_ns) for p in found]
 
 
 def _fingerprint(settings: parameters.Conventions) -> str:

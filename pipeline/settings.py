@@ -132,7 +132,7 @@ class MetricsSettings(_Section):
     """Scraping of metrics text and reading from Prometheus."""
 
     max_gap_s: Seconds = 120.0
-    prometheus_url: str | None = None
+    prometheus_url: SecretStr | None = None
     prometheus_token: SecretStr | None = None
     target_label: str = "instance"
     timeout_s: Seconds = 10.0

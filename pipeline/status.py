@@ -73,6 +73,16 @@ def sources(root: Path, now: datetime | None = None) -> list[dict[str, Any]]:
     ]
 
 
+def parts(root: Path, *, as_tables: bool) -> list[list[dict[str, Any]]]:
+    """Everything to print: two tables for people, or one list of rows with the same keys for programs."""
+    rows = [{"kind": "table", "name": r.pop("table"), **r} for r in tables(root)]
+    more = [{"kind": "source", "name": r.pop("source"), **r} for r in sources(root)]
+    if as_tables:
+        return [[{k: v for k, v in r.items() if k != "kind"} for r in part] for part in (rows, more)]
+    columns = dict.fromkeys(key for r in (*rows, *more) for key in r)
+    return [[{key: r.get(key) for key in columns} for r in (*rows, *more)]]
+
+
 def writer(root: Path) -> str | None:
     """Who is writing the lake now, if anybody."""
     who = runlock.holder(root)

@@ -14,14 +14,12 @@ from pydantic import SecretStr
 
 from pipeline.errors import ConfigError
 from pipeline.extract.event_stream import Collector, CollectReport
-from pipeline.extract.redis_server import client
+from pipeline.extract.redis_server import SECRET_KEY, client
 from pipeline.lake import Lake, connect
 from pipeline.runlock import writer_lock
 from pipeline.settings import Settings
 
 Show = Callable[[str], None]
-#: Where the plugin keeps the secret that it made when none was set.
-SECRET_KEY: Final = "{agentwatt}:secret"  # noqa: S105 - the name of a Redis key
 _COMPACTED: Final = ("raw/events", "raw/metrics", "rejects/events")
 
 
@@ -83,6 +81,7 @@ def run(
     lake.prepare()
     outcome = Outcome()
     with writer_lock(lake.root, "run"):
+        lake.sweep()
         if not offline:
             _read_sources(settings, lake, outcome, since, until, show, stop)
         if build and not stop.is_set():
@@ -103,11 +102,11 @@ def report(
     settings: Settings, out: Path, *, since: date | None, until: date | None, more_notes: Sequence[str] = ()
 ) -> list[Path]:
     """Write the report of a window into *out*; what collection lost or set aside joins *more_notes*."""
-    from pipeline.report import write
-
     lake = Lake(settings.lake)
     if not lake.root.is_dir():
-        raise ConfigError(f"There is no lake at {lake.root}.", next_step="agentwatt run")
+        raise ConfigError(f"There is no lake at {lake.root}.", next_step="agentwatt run fills it.")
+    from pipeline.report import write
+
     return list(write(lake.root, settings, out, [*more_notes, *notes(lake)], since=since, until=until))
 
 
@@ -132,6 +131,7 @@ def compact(settings: Settings, minimum: int, show: Show) -> list[dict[str, Any]
     lake.prepare()
     rows = []
     with writer_lock(lake.root, "compact"), connect() as con:
+        lake.sweep()
         for table in _COMPACTED:
             for day in lake.dates(table):
                 show(f"{table} {day}")

@@ -152,6 +152,10 @@ class RecordedRun:
                 ],
                 "the replay",
             )  # fmt: skip
+            if not scrape.running:
+                raise StackError(f"the metrics scraper ended during the replay:\n{scrape.tail()}")
+        if not list(self.lake.glob("raw/metrics/*/*.parquet")):
+            raise StackError(f"no metrics reached the lake; the scraper said:\n{scrape.tail()}")
         truth = read(self.truth_path)
         with self._timed("settle"):
             options.report("waiting until the proxy has written its SpendLogs rows")
@@ -211,6 +215,7 @@ class RecordedRun:
             log=self.work / f"{arguments[0]}.log",
             env=self.pipeline_env,
             cwd=REPOSITORY,
+            stop_grace_s=30.0,
         )
 
     def _run(self, command: list[str], what: str, env: Mapping[str, str] | None = None) -> str:

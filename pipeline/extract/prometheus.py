@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import httpx
 
@@ -53,6 +54,8 @@ class PrometheusClient:
         token = settings.prometheus_token
         headers = {"authorization": f"Bearer {token.get_secret_value()}"} if token else {}
         self._url = url.rstrip("/")
+        parts = urlsplit(self._url)
+        self._place = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()  # without a password
         self._http = httpx.Client(timeout=settings.timeout_s, headers=headers, transport=transport)
 
     def __enter__(self) -> PrometheusClient:
@@ -87,7 +90,7 @@ class PrometheusClient:
             answer = self._http.post(url, data=form) if form else self._http.get(url)
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise UnreachableError(
-                f"Prometheus at {self._url} did not answer.",
+                f"Prometheus at {self._place} did not answer.",
                 why=str(error) or type(error).__name__,
                 next_step="Check --prometheus or metrics.prometheus_url.",
             ) from None
@@ -101,14 +104,13 @@ class PrometheusClient:
         why = f"HTTP {answer.status_code}: {reason or answer.text[:200]}"
         if answer.status_code in {400, 422}:
             raise ConfigError("Prometheus refused the query.", why=why)
-        raise UnreachableError(f"Prometheus at {self._url} gave no result.", why=why)
+        raise UnreachableError(f"Prometheus at {self._place} gave no result.", why=why)
 
 
 def chunks(start: datetime, end: datetime, step_s: float) -> Iterator[tuple[datetime, datetime]]:
     """Cut ``[start, end)`` into inclusive ranges on the step's grid, none across a UTC midnight."""
-    n = -(-int((start - _EPOCH).total_seconds() * 1000) // int(step_s * 1000))
     step = timedelta(seconds=step_s)
-    at = _EPOCH + n * step
+    at = _EPOCH + -((_EPOCH - start) // step) * step  # the first point of the grid at or after start
     while at < end:
         midnight = datetime(at.year, at.month, at.day) + timedelta(days=1)
         limit = min(end, midnight, at + _MAX_POINTS * step)

@@ -124,12 +124,15 @@ class Scraper:
             follow_redirects=True,
         ) as client:
             writer = asyncio.create_task(self._write_regularly(done))
-            loops = [asyncio.create_task(self._loop(client, t, deadline, stop)) for t in self._targets]
+            loops = asyncio.gather(*(self._loop(client, t, deadline, stop) for t in self._targets))
             try:
-                await asyncio.gather(*loops)
+                # A writer that fails (a full disk) ends the scraping: nobody would empty the buffer.
+                either: set[asyncio.Future[Any]] = {writer, loops}
+                await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+                if loops.done():
+                    loops.result()
             finally:
-                for task in loops:
-                    task.cancel()
+                loops.cancel()
                 done.set()
                 await writer
         return self.report
@@ -167,14 +170,19 @@ class Scraper:
             if len(answer.content) > _MAX_BODY_BYTES:
                 raise ValueError("the body is above 64 MiB")
             parsed = parse(answer.text, at, self._match)
+        except httpx.HTTPStatusError as error:  # its text holds the address, maybe with a password
+            up = self._failed(target, f"HTTP {error.response.status_code}")
         except (httpx.HTTPError, httpx.InvalidURL, TimeoutError, ValueError) as error:
-            up = 0.0
-            report.failed[target.name] += 1
-            report.last_error = f"{target.name}: {str(error) or type(error).__name__}"
+            up = self._failed(target, str(error) or type(error).__name__)
         else:
             report.rejected.update(parsed.rejected)
             self._buffer += [(target.name, sample) for sample in parsed.samples]
         self._buffer.append((target.name, Sample(at, "up", "{}", up, "gauge")))
+
+    def _failed(self, target: Target, why: str) -> float:
+        self.report.failed[target.name] += 1
+        self.report.last_error = f"{target.name}: {why}"
+        return 0.0
 
     async def _write_regularly(self, done: asyncio.Event) -> None:
         due = time.monotonic() + self._flush_s

@@ -65,7 +65,8 @@ class SpendStaging:
         path = folder / f"spend-{secrets.token_hex(8)}.csv"
         try:
             with path.open("w", encoding="utf-8", newline="") as handle:
-                csv.writer(handle, lineterminator="\n").writerows(rows)
+                # Everything is quoted: a bare carriage return in a value would end the line for the reader.
+                csv.writer(handle, lineterminator="\n", quoting=csv.QUOTE_ALL).writerows(rows)
             self._load(path)
         finally:
             path.unlink(missing_ok=True)

@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from gateway_plugin.event import SCHEMA_VERSION
-from pipeline.sql import binding
+from pipeline.lake import Lake, connect
+from pipeline.schema import SCHEMAS
 
 #: The traces have no calendar: session n starts n × 10 minutes after this (naive UTC).
 EPOCH: Final = datetime(2026, 1, 5)
@@ -98,38 +99,27 @@ def events(path: Path) -> Iterator[dict[str, Any]]:
 
 def load(path: Path, lake: Path) -> int:
     """Write the traces in *path* into the lake as raw events, one file a day; return the number of calls."""
-    import duckdb
-
-    columns = binding.EVENT_COLUMNS
-    spec = ", ".join(f"'{name}': '{kind}'" for name, kind in columns.items())
+    columns = ", ".join(f"'{name}': '{kind}'" for name, kind in SCHEMAS["raw/events"].items())
+    target = Lake(lake)
+    target.prepare()
     staged = lake / ".weka.jsonl"
-    staged.parent.mkdir(parents=True, exist_ok=True)
     count = 0
-    con = duckdb.connect()
     try:
         with staged.open("w", encoding="utf-8") as out:
             for record in events(path):
                 count += 1
                 out.write(json.dumps(record) + "\n")
-        con.execute(
-            "CREATE TABLE calls AS SELECT * FROM read_json($file, format = 'newline_delimited', columns = "
-            f"{{{spec}}})",
-            {"file": str(staged)},
-        )
-        days = con.execute("SELECT DISTINCT CAST(make_timestamp(started_us) AS DATE) FROM calls").fetchall()
-        for (day,) in days:
-            folder = lake / "raw/events" / f"date={day.isoformat()}"
-            folder.mkdir(parents=True, exist_ok=True)
-            temporary = folder / ".weka.parquet.tmp"
-            target = str(temporary).replace("'", "''")
+        with connect() as con:
             con.execute(
-                "COPY (SELECT * FROM calls WHERE CAST(make_timestamp(started_us) AS DATE) = DATE "
-                f"'{day.isoformat()}' "
-                f"ORDER BY started_us, event_id) TO '{target}' (FORMAT parquet, COMPRESSION zstd)"
+                "CREATE TABLE calls AS SELECT *, CAST(make_timestamp(started_us) AS DATE) AS day "
+                f"FROM read_json($file, format = 'newline_delimited', columns = {{{columns}}})",
+                {"file": str(staged)},
             )
-            temporary.replace(folder / "weka.parquet")
+            for (day,) in con.execute("SELECT DISTINCT day FROM calls").fetchall():
+                rows = f"SELECT * EXCLUDE (day) FROM calls WHERE day = DATE '{day.isoformat()}'"
+                file = Path("raw/events") / f"date={day.isoformat()}" / "weka.parquet"
+                target.write(con, rows, file, "started_us, event_id")
     finally:
-        con.close()
         staged.unlink(missing_ok=True)
     return count
 

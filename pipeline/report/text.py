@@ -59,9 +59,10 @@ def share(value: float | None) -> str:
 
 def all_notes(figures: Mapping[str, Mapping[str, Any]], given: Sequence[Note | str]) -> list[Note]:
     """Return the given notes and those that the figures themselves call for, each once."""
-    notes = [Note(n) if isinstance(n, str) else n for n in given]
+    notes = [Note(n, _concerned(n)) if isinstance(n, str) else n for n in given]
+    told = any("synthetic" in n.text.lower() and n.concerns("agents_per_megawatt") for n in notes)
     agents = figures["agents_per_megawatt"]
-    if any(b.get("synthetic") for b in agents.get("boundaries") or ()):
+    if not told and any(b.get("synthetic") for b in agents.get("boundaries") or ()):
         notes.append(
             Note("Power is synthetic: it was made up by a stand-in, not measured.", ("agents_per_megawatt",))
         )
@@ -103,6 +104,11 @@ def all_notes(figures: Mapping[str, Mapping[str, Any]], given: Sequence[Note | s
             )
         )
     return list(dict.fromkeys(notes))
+
+
+def _concerned(note: str) -> tuple[str, ...]:
+    """The figures that a plain note is about: one about power stands beside the one figure made of power."""
+    return ("agents_per_megawatt",) if note.lower().startswith(("power", "energy")) else ()
 
 
 def headlines(figures: Mapping[str, Mapping[str, Any]]) -> list[Line]:

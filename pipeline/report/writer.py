@@ -6,7 +6,6 @@ import csv
 import io
 import json
 import math
-import os
 import platform
 from collections.abc import Sequence
 from datetime import UTC, date, datetime
@@ -16,6 +15,7 @@ from typing import Any, Final
 
 from gateway_plugin.event import SCHEMA_VERSION
 from pipeline import figures, run
+from pipeline.lake import write_text
 from pipeline.report import charts, text
 from pipeline.report.definitions import DEFINITIONS
 from pipeline.sql import binding, parameters
@@ -200,7 +200,5 @@ def _plain(value: Any) -> Any:
 
 
 def _save(path: Path, content: str) -> Path:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    temporary.write_text(content, encoding="utf-8")
-    temporary.replace(path)
+    write_text(path, content)
     return path

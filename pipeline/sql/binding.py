@@ -8,68 +8,25 @@ unchanged wherever these relations exist.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from gateway_plugin.event import FIELDS
+from pipeline.lake import Lake
+from pipeline.schema import SCHEMAS
 
 if TYPE_CHECKING:
     import duckdb
 
-_TYPES: Final = {"str": "VARCHAR", "int": "BIGINT", "float": "DOUBLE", "bool": "BOOLEAN", "steps": "VARCHAR"}
-
-EVENT_COLUMNS: Final[dict[str, str]] = {
-    **{f.name: _TYPES[f.type] for f in FIELDS},
-    "stream_id": "VARCHAR",
-    "collected_at": "TIMESTAMP",
-}
-SPEND_LOG_COLUMNS: Final[dict[str, str]] = {
-    "request_id": "VARCHAR",
-    "litellm_call_id": "VARCHAR",
-    "call_type": "VARCHAR",
-    "key_hash": "VARCHAR",
-    "spend": "DECIMAL(18,9)",
-    "prompt_tokens": "BIGINT",
-    "completion_tokens": "BIGINT",
-    "total_tokens": "BIGINT",
-    "start_time": "TIMESTAMP",
-    "end_time": "TIMESTAMP",
-    "completion_start_time": "TIMESTAMP",
-    "model": "VARCHAR",
-    "model_id": "VARCHAR",
-    "model_group": "VARCHAR",
-    "provider": "VARCHAR",
-    "user_hash": "VARCHAR",
-    "team_id": "VARCHAR",
-    "row_session_id": "VARCHAR",
-    "status": "VARCHAR",
-    "cache_hit": "BOOLEAN",
-    "usage_input": "BIGINT",
-    "usage_cached": "BIGINT",
-    "usage_cache_write": "BIGINT",
-    "usage_output": "BIGINT",
-    "attempted_retries": "BIGINT",
-    "error_class": "VARCHAR",
-    "error_code": "VARCHAR",
-    "aw": "VARCHAR",
-    "extracted_at": "TIMESTAMP",
-}
-METRIC_COLUMNS: Final[dict[str, str]] = {
-    "ts": "TIMESTAMP",
-    "target": "VARCHAR",
-    "name": "VARCHAR",
-    "labels": "VARCHAR",
-    "value": "DOUBLE",
-    "kind": "VARCHAR",
-}
 #: relation name -> (folder below the lake, columns)
 RAW: Final = {
-    "raw_event": ("raw/events", EVENT_COLUMNS),
-    "raw_spend_log": ("raw/spend_logs", SPEND_LOG_COLUMNS),
-    "raw_metric": ("raw/metrics", METRIC_COLUMNS),
+    relation: (table, SCHEMAS[table])
+    for relation, table in (
+        ("raw_event", "raw/events"),
+        ("raw_spend_log", "raw/spend_logs"),
+        ("raw_metric", "raw/metrics"),
+    )
 }
 #: fact relation -> folder below the lake
 FACTS: Final = {
@@ -81,28 +38,10 @@ FACTS: Final = {
 
 
 def files(lake: Path, folder: str, days: Iterable[date] | None = None) -> list[Path]:
-    """Return the Parquet files of *folder*, of all days or of the given ones, in a stable order.
-
-    Names that begin with a dot or an underscore are unfinished or not ours; files that a compaction has
-    merged into a finished one are left out.
-    """
-    root = lake / folder
-    if days is None:
-        found = root.glob("date=*/*.parquet")
-    else:
-        found = (p for d in sorted(set(days)) for p in (root / f"date={d.isoformat()}").glob("*.parquet"))
-    paths = sorted(p for p in found if p.name[0] not in "._")
-    merged = {path for parent in {p.parent for p in paths} for path in _merged(parent)}
-    return [p for p in paths if p not in merged]
-
-
-def _merged(folder: Path) -> set[Path]:
-    """Files of *folder* whose rows a compaction that has not cleaned up yet already wrote elsewhere."""
-    try:
-        plan = json.loads((folder / ".compaction.json").read_text(encoding="utf-8"))
-        return {folder / name for name in plan["inputs"]} if (folder / plan["output"]).exists() else set()
-    except (OSError, ValueError, KeyError, TypeError):
-        return set()
+    """Return the Parquet files of *folder*, of all days or of the given ones, in a stable order."""
+    wanted = None if days is None else set(days)
+    dated = (p for p in Lake(lake).files(folder) if p.parent.name.startswith("date="))
+    return sorted(p for p in dated if wanted is None or day_of(p) in wanted)
 
 
 def day_of(path: Path) -> date:

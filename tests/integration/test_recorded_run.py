@@ -75,7 +75,9 @@ def test_session_ids_equal_the_headers(recorded: Recorded) -> None:
     assert sent
     for call in sent:
         event = recorded.finals[str(call.litellm_call_id)]
-        assert event["session_id"] == call.session_header
+        # OpenCode gives a subagent a session id of its own and names the parent's beside it.
+        child = call.client == "opencode" and call.parent_agent is not None
+        assert event["agent_id" if child else "session_id"] == call.session_header
         assert event["session_evidence"] == "E1"
 
 
@@ -204,3 +206,13 @@ def test_the_html_report_needs_no_network(recorded: Recorded) -> None:
     page = (recorded.out / "report.html").read_text(encoding="utf-8")
     assert not re.findall(r"""(?:src|href)\s*=\s*["'](?:https?:)?//""", page)
     assert "synthetic" in page.lower()
+
+
+def test_the_engines_own_counters_and_the_boards_energy_reach_the_lake(recorded: Recorded) -> None:
+    report = recorded.report
+    served = [r for r in recorded.engine if r["status"] == 200]
+    engine = report["prefix_hit"]["engine"]
+    ratio = sum(r["cached_tokens"] for r in served) / sum(r["input_tokens"] for r in served)
+    # The first and the last scrape do not lie exactly on the first and the last call.
+    assert engine["value"] == pytest.approx(ratio, abs=0.03)
+    assert report["agents_per_megawatt"]["synthetic"] is True

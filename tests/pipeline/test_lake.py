@@ -82,7 +82,7 @@ def test_a_failed_write_leaves_the_old_file_and_no_temporary_one(
 ) -> None:
     path = put(lake, "f", [1.0])
     before = path.read_bytes()
-    monkeypatch.setattr(lake_module, "_sync", _no_space)
+    monkeypatch.setattr(lake_module, "sync", _no_space)
     with pytest.raises(OSError, match="no space"):
         put(lake, "f", [2.0, 3.0])
     assert path.read_bytes() == before
@@ -164,6 +164,16 @@ def test_state_is_replaced_whole_and_damage_is_explained(lake: Lake) -> None:
     (lake.root / "state" / "events.json").write_text("{")
     with pytest.raises(ConfigError, match=r"events\.json cannot be read"):
         lake.read_state("events")
+
+
+def test_only_old_temporary_files_are_swept(lake: Lake) -> None:
+    path = put(lake, "f", [1.0])
+    old, new = path.with_name(".f.parquet.0a.tmp"), path.with_name(".g.parquet.0b.tmp")
+    for left in (old, new):
+        left.write_bytes(b"half a file")
+    os.utime(old, (0, 0))
+    assert lake.sweep() == 1
+    assert sorted(p.name for p in path.parent.iterdir()) == [new.name, path.name]
 
 
 def test_a_lake_that_cannot_be_written_is_a_settings_error(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pipeline import run
-from tests.pipeline.sql.synthetic import MONDAY, Settings, event, facts, row, scenario, session, write
+from tests.pipeline.sql.synthetic import MONDAY, Settings, event, facts, metric, row, scenario, session, write
 
 DAY = timedelta(days=1)
 
@@ -174,3 +174,15 @@ def test_audits_report_errors_with_ids(tmp_path: Path) -> None:
     found = next(a for a in result.audits if a.name == "negative_duration")
     assert (found.rows, found.samples, found.failed) == (1, ("a",), False)
     assert result.failed_audits == ()
+
+
+def test_marts_are_published_again_only_when_records_metrics_or_conventions_change(tmp_path: Path) -> None:
+    scenario(tmp_path)
+    assert run.build(tmp_path, Settings()).marts
+    assert run.build(tmp_path, Settings()).marts == ()
+    assert run.build(tmp_path, Settings(idle_caps_s=(60,))).marts
+    write(tmp_path, "raw_metric", [metric(MONDAY, "vllm:num_requests_waiting", 1)], name="more")
+    assert run.build(tmp_path, Settings(idle_caps_s=(60,))).marts
+    write(tmp_path, "raw_event", [event("new", MONDAY)], name="more")
+    assert run.build(tmp_path, Settings(idle_caps_s=(60,)), marts=False).marts == ()
+    assert run.build(tmp_path, Settings(idle_caps_s=(60,))).marts

@@ -1,4 +1,4 @@
-"""Board power that follows the load, and the energy that is exactly its integral.
+"""Board power that follows the load, the energy that is exactly its integral, and both as DCGM exposes them.
 
 Watts of a board are a step function of what the engine does:
 
@@ -13,6 +13,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import Final
+
+_LABELS: Final = ("gpu", "UUID", "device", "modelName", "Hostname")
 
 
 class PowerModel:
@@ -27,6 +30,11 @@ class PowerModel:
         max_w: float = 700.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        """Start idle.
+
+        Raises:
+            ValueError: a count is not positive, or the idle power is above the largest.
+        """
         if boards < 1 or slots < 1 or not 0 <= idle_w <= max_w:
             raise ValueError("power model: boards and slots must be positive and 0 <= idle <= max watts")
         self.boards = boards
@@ -54,3 +62,31 @@ class PowerModel:
         self._joules += self.board_watts * (now - self._since)
         self._since = now
         self._prefill, self._decode = prefill, decode
+
+    def exposition(self) -> str:
+        """Return both families as dcgm-exporter writes them.
+
+        The energy is a counter of whole millijoules without the suffix ``_total``, which a Prometheus client
+        would add; therefore this text is written by hand.
+        """
+        watts, millijoules = f"{self.board_watts:.3f}", str(int(self.board_joules() * 1e3))
+        lines = []
+        for name, kind, text, value in (
+            ("DCGM_FI_DEV_POWER_USAGE", "gauge", "Power draw (in W).", watts),
+            (
+                "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION",
+                "counter",
+                "Total energy consumption since the start (in mJ).",
+                millijoules,
+            ),
+        ):
+            lines += [f"# HELP {name} {text}", f"# TYPE {name} {kind}"]
+            for board in range(self.boards):
+                labels = ",".join(f'{k}="{v}"' for k, v in zip(_LABELS, _board(board), strict=True))
+                lines.append(f"{name}{{{labels}}} {value}")
+        return "\n".join(lines) + "\n"
+
+
+def _board(number: int) -> tuple[str, ...]:
+    uuid = f"GPU-5741ad10-0000-4000-8000-{number:012d}"
+    return (str(number), uuid, f"nvidia{number}", "stand-in (synthetic)", "stand-in")

@@ -2,34 +2,43 @@
 
 Each segment is tokenised on its own, so equal prefixes of two requests give equal token prefixes and the
 cached encoding of old messages is reused. All routes render tools, then the system prompt, then messages.
+Cache marks of a client are not part of the prompt.
+
+Marks in the prompt's text steer the engine: ``[[standin:fail-once:<id>:<status>]]`` fails the first request
+that carries the id, ``[[standin:slow:<factor>]]`` in the newest user text multiplies the decode time, and
+``[[trace:<x>]]`` is copied into the ground truth (the last one of the prompt).
 """
 
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-_MARKER: Final = re.compile(
-    r"\[\[standin:(fail-once|slow):([^\]:]+)(?::(\d{3}))?\]\]|\[\[(trace):([^\]]+)\]\]"
-)
+from deploy.local.engine.errors import BadRequest
+
 DEFAULT_OUTPUT_TOKENS: Final = 64
+MAX_MODEL_NAME: Final = 256
 
-
-class BadRequest(ValueError):
-    """The body is not a request of this API; the message is what the client is told."""
+_FAIL: Final = re.compile(r"\[\[standin:fail-once:([^\]:]+):(\d+)\]\]")
+_SLOW: Final = re.compile(r"\[\[standin:slow:([^\]]+)\]\]")
+_TRACE: Final = re.compile(r"\[\[trace:([^\]]+)\]\]")
+_LIMITS: Final = ("max_completion_tokens", "max_tokens", "max_output_tokens")
+#: Fields of a message that a template does not render.
+_UNRENDERED: Final = frozenset({"role", "content", "cache_control", "id", "status"})
 
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """What the engine needs of a request."""
+    """What the engine needs of a request; ``output_limit`` is None when the client set none."""
 
     model: str
     stream: bool
     segments: tuple[str, ...]
-    output_tokens: int
+    output_limit: int | None
     include_usage: bool
     tool: str | None
     fail_once: tuple[tuple[str, int], ...]
@@ -37,109 +46,182 @@ class Prompt:
     trace: str | None
 
 
-def parse(route: str, body: Any) -> Prompt:
-    """Return the prompt of *body* for *route* (chat, responses or messages).
+def parse(route: str, raw: bytes) -> Prompt:
+    """Return the prompt of the JSON body *raw* for *route* (chat, responses or messages).
 
     Raises:
-        BadRequest: model or conversation is missing or of the wrong type.
+        BadRequest: not JSON, or a field is missing or of the wrong type.
     """
+    try:
+        body = json.loads(raw)
+        return _parse(route, body)
+    except RecursionError:
+        raise BadRequest("the body is nested too deeply") from None
+    except ValueError as error:
+        raise BadRequest(f"the body is not JSON: {error}") from None
+
+
+def _parse(route: str, body: Any) -> Prompt:
     if not isinstance(body, dict):
         raise BadRequest("the body must be a JSON object")
-    model = body.get("model")
-    if not isinstance(model, str) or not model:
-        raise BadRequest("model: field required")
-    items = body.get("input" if route == "responses" else "messages")
+    field = "input" if route == "responses" else "messages"
+    items = body.get(field)
     if isinstance(items, str) and route == "responses":
         items = [{"role": "user", "content": items}]
     if not isinstance(items, list) or not items:
-        raise BadRequest(f"{'input' if route == 'responses' else 'messages'}: field required")
+        raise BadRequest(f"{field}: field required", field)
+    if body.get("n") not in (None, 1):
+        raise BadRequest("n must be 1: this engine gives one answer", "n")
+    if body.get("previous_response_id") is not None:
+        raise BadRequest("previous_response_id: this engine stores no responses", "previous_response_id")
     segments = tuple(_segments(body, items))
-    limit = body.get("max_completion_tokens") or body.get("max_tokens") or body.get("max_output_tokens")
-    if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 1):
-        raise BadRequest("max_tokens must be at least 1")
+    text = "\n".join(segments)
     options = body.get("stream_options")
-    text = "\n".join(segments[-8:])
-    fails, slow, trace = _markers(text)
     return Prompt(
-        model=model,
+        model=model_name(body),
         stream=body.get("stream") is True,
         segments=segments,
-        output_tokens=limit or DEFAULT_OUTPUT_TOKENS,
+        output_limit=_output_limit(body),
         include_usage=isinstance(options, Mapping) and options.get("include_usage") is True,
-        tool=_first_tool(body),
-        fail_once=fails,
-        slow=slow,
-        trace=trace,
+        tool=_tool(body),
+        fail_once=_fail_once(text),
+        slow=_slowness(_newest_user_text(items)),
+        trace=traces[-1] if (traces := _TRACE.findall(text)) else None,
     )
+
+
+def model_name(body: Mapping[str, Any]) -> str:
+    """Return the model that *body* asks for; any name will do that can be a metric's label.
+
+    Raises:
+        BadRequest: it has none, or one that is not text.
+    """
+    model = body.get("model")
+    if not isinstance(model, str) or not 0 < len(model) <= MAX_MODEL_NAME:
+        raise BadRequest(f"model: a name of 1 to {MAX_MODEL_NAME} characters is required", "model")
+    try:
+        model.encode()
+    except UnicodeEncodeError:
+        raise BadRequest("model: not valid Unicode", "model") from None
+    return model
+
+
+def _output_limit(body: Mapping[str, Any]) -> int | None:
+    for name in _LIMITS:
+        if (limit := body.get(name)) is not None:
+            if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
+                raise BadRequest(f"{name} must be a whole number of at least 1", name)
+            return limit
+    return None
+
+
+# -- rendering
 
 
 def _segments(body: Mapping[str, Any], items: list[Any]) -> Iterator[str]:
     if tools := body.get("tools"):
-        yield "<|tools|>" + _flat(
-            [_without_cache_marks(t) for t in tools] if isinstance(tools, list) else tools
-        )
+        yield "<|tools|>" + _flat(tools)
     if system := body.get("system", body.get("instructions")):
         yield "<|system|>" + _content(system)
     for item in items:
         if not isinstance(item, dict):
             raise BadRequest("every message must be an object")
-        role = item.get("role") or item.get("type") or "item"
-        rest = {
-            k: v
-            for k, v in item.items()
-            if k not in ("role", "content", "cache_control", "id", "status") and v
-        }
-        yield f"<|{role}|>" + _content(item.get("content")) + (_flat(rest) if rest else "")
+        role = item.get("role")
+        rest = {k: v for k, v in item.items() if k not in _UNRENDERED and v and not (role and k == "type")}
+        name = role or item.get("type") or "item"
+        yield f"<|{name}|>" + _content(item.get("content")) + (_flat(rest) if rest else "")
 
 
 def _content(content: Any) -> str:
     if isinstance(content, str):
         return content
     if isinstance(content, list):
-        return "".join(
-            part["text"]
-            if isinstance(part, dict) and isinstance(part.get("text"), str)
-            else _flat(_without_cache_marks(part))
-            for part in content
-        )
+        return "".join(_text(part) or _flat(part) for part in content)
     return "" if content is None else _flat(content)
 
 
-def _without_cache_marks(part: Any) -> Any:
-    return {k: v for k, v in part.items() if k != "cache_control"} if isinstance(part, dict) else part
+def _text(part: Any) -> str:
+    """Return the text of a text part, else nothing."""
+    text = part.get("text") if isinstance(part, dict) else None
+    return text if isinstance(text, str) else ""
 
 
 def _flat(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return json.dumps(_without_cache_marks(value), ensure_ascii=False, separators=(",", ":"))
 
 
-def _first_tool(body: Mapping[str, Any]) -> str | None:
-    """Name of the tool that the answer will call: the first one offered, unless tools are switched off."""
+def _without_cache_marks(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {k: _without_cache_marks(v) for k, v in value.items() if k != "cache_control"}
+    if isinstance(value, list):
+        return [_without_cache_marks(v) for v in value]
+    return value
+
+
+# -- tools and marks
+
+
+def _tool(body: Mapping[str, Any]) -> str | None:
+    """Name of the tool that the answer will call, if any.
+
+    It is the one that the request forces, else the first that the client itself would run.
+    """
     choice = body.get("tool_choice")
-    if choice == "none" or (isinstance(choice, Mapping) and choice.get("type") == "none"):
+    forced: Any = None
+    if isinstance(choice, Mapping):
+        if choice.get("type") == "none":
+            return None
+        inner = choice.get("function")
+        forced = inner.get("name") if isinstance(inner, Mapping) else choice.get("name")
+    elif choice == "none":
         return None
     tools = body.get("tools")
-    for tool in tools if isinstance(tools, list) else ():
-        if isinstance(tool, Mapping):
-            inner = tool.get("function")
-            name = tool.get("name") or (inner.get("name") if isinstance(inner, Mapping) else None)
-            if isinstance(name, str):
-                return name
-    return None
+    names = [name for tool in (tools if isinstance(tools, list) else ()) if (name := _tool_name(tool))]
+    return forced if forced in names else next(iter(names), None)
 
 
-def _markers(text: str) -> tuple[tuple[tuple[str, int], ...], float, str | None]:
-    fails: list[tuple[str, int]] = []
-    slow, trace = 1.0, None
-    for match in _MARKER.finditer(text):
-        kind, value, status, is_trace, name = match.groups()
-        if is_trace:
-            trace = name
-        elif kind == "fail-once":
-            fails.append((value, int(status or 500)))
-        elif kind == "slow":
-            try:
-                slow = max(0.0, float(value))
-            except ValueError:
-                raise BadRequest(f"[[standin:slow:{value}]]: not a number") from None
-    return tuple(fails), slow, trace
+def _tool_name(tool: Any) -> str | None:
+    """Name of a function tool; tools that a provider runs itself (search, code) have none."""
+    if not isinstance(tool, Mapping):
+        return None
+    inner = tool.get("function")
+    if isinstance(inner, Mapping):
+        tool = inner
+    elif "input_schema" not in tool and tool.get("type") != "function":
+        return None
+    name = tool.get("name")
+    return name if isinstance(name, str) and name else None
+
+
+def _fail_once(text: str) -> tuple[tuple[str, int], ...]:
+    fails = []
+    for name, digits in _FAIL.findall(text):
+        if len(digits) != 3 or not 400 <= int(digits) <= 599:
+            raise BadRequest(f"[[standin:fail-once:{name}:{digits}]]: not an error status")
+        fails.append((name, int(digits)))
+    return tuple(fails)
+
+
+def _slowness(text: str) -> float:
+    found = _SLOW.search(text)
+    if not found:
+        return 1.0
+    try:
+        slow = float(found[1])
+    except ValueError:
+        slow = math.nan
+    if not 0 < slow < math.inf:
+        raise BadRequest(f"{found[0]}: not a positive number")
+    return slow
+
+
+def _newest_user_text(items: list[Any]) -> str:
+    """Text of the last message that a person (not a tool) wrote: later turns are not slow as well."""
+    for item in reversed(items):
+        if item.get("role") == "user":
+            content = item.get("content")
+            parts = content if isinstance(content, list) else ()
+            text = content if isinstance(content, str) else "\n".join(filter(None, map(_text, parts)))
+            if text:
+                return text
+    return ""

@@ -1,8 +1,7 @@
-"""When requests run and how fast: admission, prefill and decode on one engine.
+"""When requests run: admission, prefill and decode on one engine.
 
-A request waits until a slot and its blocks are free, computes the uncached part of its prompt at the prefill
-rate, then decodes. Decoding slows down as more requests decode together. Every wait is divided by the
-speed-up; instants are real.
+A request waits until a slot and its blocks are free, computes the uncached part of its prompt, then decodes.
+Requests of one model are admitted in order of arrival; every model has a cache of its own.
 """
 
 from __future__ import annotations
@@ -10,91 +9,84 @@ from __future__ import annotations
 import asyncio
 import time
 from array import array
-from collections import deque
+from collections import Counter
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
+from typing import Literal
 
 from deploy.local.engine.cache import Allocation, PrefixCache
-from deploy.local.engine.metrics import EngineMetrics
+from deploy.local.engine.metrics import EngineMetrics, ModelMetrics
 from deploy.local.engine.power import PowerModel
+from deploy.local.engine.timing import Speeds
 from deploy.local.engine.truth import Served, TruthLog, now_us
 
 
-@dataclass(frozen=True, slots=True)
-class Speeds:
-    """Timing of the engine before any speed-up. Rates in tokens per second, times in seconds.
-
-    ``co_batching`` is the share by which one more decoding request slows every other one down.
-    """
-
-    prefill_tok_s: float = 12_000.0
-    decode_tok_s: float = 60.0
-    overhead_s: float = 0.05
-    co_batching: float = 0.02
-    speed_up: float = 1.0
-    chunk_s: float = 0.02
-
-
-@dataclass(slots=True)
+@dataclass(eq=False, slots=True)
 class Job:
-    """One request under way."""
+    """One request under way. Instants are monotonic seconds, 0 while unknown.
+
+    ``limited`` tells that the client's own limit ends it (the engine's finish reason is then "length").
+    """
 
     served: Served
     model: str
     prompt_tokens: int
     hashes: list[int]
     output_tokens: int
-    slow: float
+    metrics: ModelMetrics
+    limited: bool = False
+    slow: float = 1.0
     arrived: float = field(default_factory=time.monotonic)
     admitted: float = 0.0
+    prefill_s: float = 0.0
     first_token: float = 0.0
-    phase: str = "waiting"
+    phase: Literal["waiting", "prefill", "decode", "over"] = "waiting"
     allocation: Allocation | None = None
 
 
-class PromptTooLong(ValueError):
-    """The prompt and its answer cannot fit into the engine at all."""
-
-
 class Scheduler:
-    """Admits jobs in order of arrival and paces them. Event loop only."""
+    """Admits jobs and paces them. Event loop only."""
 
     def __init__(
         self,
-        cache: PrefixCache,
         metrics: EngineMetrics,
         power: PowerModel,
         truth: TruthLog,
         speeds: Speeds,
         *,
+        block_size: int,
+        capacity_blocks: int,
         max_running: int,
-        max_model_len: int,
     ) -> None:
-        self.cache, self._metrics, self._power, self._truth = cache, metrics, power, truth
+        self._metrics, self._power, self._truth = metrics, power, truth
         self.speeds = speeds
+        self._block_size, self._capacity = block_size, capacity_blocks
         self._max_running = max_running
-        self.max_model_len = max_model_len
-        self._running: list[Job] = []
-        self._waiting: deque[tuple[Job, asyncio.Future[None]]] = deque()
-        self._changed = time.monotonic()
+        self._caches: dict[str, PrefixCache] = {}
+        self._running: dict[Job, None] = {}
+        self._waiting: dict[Job, asyncio.Future[None]] = {}
 
-    def job(self, served: Served, model: str, tokens: array[int], output_tokens: int, slow: float) -> Job:
-        """Return the job of a prompt.
+    def cache(self, model: str) -> PrefixCache:
+        """Return the cache of *model*, made at its first use."""
+        if model not in self._caches:
+            self._caches[model] = PrefixCache(block_size=self._block_size, capacity_blocks=self._capacity)
+        return self._caches[model]
 
-        Raises:
-            PromptTooLong: longer than the model or than the whole cache.
-        """
-        total = len(tokens) + output_tokens
-        if len(tokens) >= self.max_model_len:
-            raise PromptTooLong(
-                f"This model's maximum context length is {self.max_model_len} tokens. However, your "
-                f"request has {len(tokens)} input tokens. Please reduce the length of the input messages."
-            )
-        if -(-total // self.cache.block_size) > self.cache.capacity:
-            raise PromptTooLong(f"the request needs {total} tokens of KV cache, more than the engine has")
+    def job(
+        self,
+        served: Served,
+        model: str,
+        tokens: array[int],
+        output_tokens: int,
+        *,
+        limited: bool = False,
+        slow: float = 1.0,
+    ) -> Job:
+        """Return the job of a prompt, which :meth:`run` runs."""
         served.input_tokens = len(tokens)
-        self._metrics.introduce(model)
-        return Job(served, model, len(tokens), self.cache.chain(model, tokens), output_tokens, slow)
+        hashes = self.cache(model).chain(tokens)
+        metrics = self._metrics.of(model)
+        return Job(served, model, len(tokens), hashes, output_tokens, metrics, limited, slow)
 
     async def run(self, job: Job) -> AsyncGenerator[int, None]:
         """Run *job*; yield the number of tokens generated so far after each step, the last one being all.
@@ -103,123 +95,130 @@ class Scheduler:
         """
         finished = False
         try:
-            await self._admit(job)
-            hit = job.allocation.cached_tokens if job.allocation else 0
-            job.served.cached_tokens = hit
-            labels = (job.model, "0")
-            self._metrics.queries.labels(*labels).inc(job.prompt_tokens)
-            self._metrics.hits.labels(*labels).inc(hit)
-            prefill = self.speeds.overhead_s + (job.prompt_tokens - hit) / self.speeds.prefill_tok_s
-            await asyncio.sleep(prefill / self.speeds.speed_up)
-            job.first_token = time.monotonic()
-            job.served.first_token_us = now_us()
-            self._first_token(job, hit)
-            self._set_phase(job, "decode")
+            await self._admission(job)
+            await asyncio.sleep(job.prefill_s)
+            self._first_token(job)
             done = 1
-            job.served.output_tokens = 1
-            self._metrics.generation.labels(*labels).inc()
             yield done
+            last = due = job.first_token
             while done < job.output_tokens:
-                per_token = self._seconds_per_token(job)
-                step = min(job.output_tokens - done, max(1, round(self.speeds.chunk_s / per_token)))
-                await asyncio.sleep(step * per_token)
+                decoding = sum(other.phase == "decode" for other in self._running)
+                token_s = self.speeds.token_s(decoding, job.slow)
+                step = self.speeds.step(job.output_tokens - done, token_s)
+                due += step * token_s
+                await asyncio.sleep(max(0.0, due - time.monotonic()))
                 done += step
+                now = time.monotonic()
                 job.served.output_tokens = done
-                self._metrics.generation.labels(*labels).inc(step)
-                for _ in range(min(step, 8)):
-                    self._metrics.itl.labels(*labels).observe(per_token)
+                job.metrics.generation.inc(step)
+                for _ in range(step):
+                    job.metrics.itl.observe((now - last) / step)
+                last = now
                 yield done
             finished = True
         finally:
             self._leave(job, finished)
 
-    def _seconds_per_token(self, job: Job) -> float:
-        together = sum(1 for other in self._running if other.phase == "decode")
-        slowdown = 1 + self.speeds.co_batching * max(0, together - 1)
-        return slowdown * job.slow / self.speeds.decode_tok_s / self.speeds.speed_up
+    def publish(self) -> None:
+        """Set the gauges to what is so now, for a scrape."""
+        running = Counter(job.model for job in self._running)
+        waiting = Counter(job.model for job in self._waiting)
+        for model, metrics in self._metrics.models.items():
+            metrics.running.set(running[model])
+            metrics.waiting.set(waiting[model])
+            metrics.waiting_for_capacity.set(waiting[model])
+            metrics.kv_usage.set(self.cache(model).used_blocks / self._capacity)
 
-    async def _admit(self, job: Job) -> None:
-        if not self._waiting and self._try(job):
-            return
+    # -- stages
+
+    async def _admission(self, job: Job) -> None:
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        entry = (job, turn)
-        self._waiting.append(entry)
-        self._show(job.model)
+        self._waiting[job] = turn
+        self._fill()
         try:
             await turn
-        except asyncio.CancelledError:
-            if entry in self._waiting:
-                self._waiting.remove(entry)
-            self._show(job.model)
-            raise
+        finally:
+            self._waiting.pop(job, None)
 
-    def _try(self, job: Job) -> bool:
-        if len(self._running) >= self._max_running:
-            return False
-        allocation = self.cache.admit(job.hashes, job.prompt_tokens, job.output_tokens)
-        if allocation is None:
-            return False
+    def _fill(self) -> None:
+        """Admit whoever can run now; a model whose first job does not fit lets no later one pass."""
+        blocked: set[str] = set()
+        for job, turn in list(self._waiting.items()):
+            if len(self._running) >= self._max_running:
+                return
+            if turn.done() or job.model in blocked:
+                continue
+            allocation = self.cache(job.model).admit(job.hashes, job.prompt_tokens, job.output_tokens)
+            if allocation is None:
+                blocked.add(job.model)
+                continue
+            del self._waiting[job]
+            self._admit(job, allocation)
+            turn.set_result(None)
+
+    def _admit(self, job: Job, allocation: Allocation) -> None:
+        hit = allocation.cached_tokens
         job.allocation = allocation
         job.admitted = time.monotonic()
-        self._account()
-        self._running.append(job)
-        self._set_phase(job, "prefill")
-        return True
+        job.prefill_s = self.speeds.prefill_s(job.prompt_tokens - hit)
+        job.served.cached_tokens = hit
+        job.metrics.queries.inc(job.prompt_tokens)
+        job.metrics.hits.inc(hit)
+        job.metrics.cached_on_device.inc(hit)
+        self._running[job] = None
+        self._enter(job, "prefill")
+
+    def _first_token(self, job: Job) -> None:
+        job.first_token = time.monotonic()
+        job.served.first_token_us = now_us()
+        job.served.output_tokens = 1
+        hit, m = job.served.cached_tokens, job.metrics
+        m.generation.inc()
+        m.prompt_tokens.inc(job.prompt_tokens)
+        m.cached.inc(hit)
+        m.computed_here.inc(job.prompt_tokens - hit)
+        m.cached_here.inc(hit)
+        m.ttft.observe(job.first_token - job.arrived)
+        self._enter(job, "decode")
+
+    def _enter(self, job: Job, phase: Literal["prefill", "decode", "over"]) -> None:
+        job.phase = phase
+        phases = Counter(other.phase for other in self._running)
+        self._power.change(phases["prefill"], phases["decode"])
+        self._truth.running(len(self._running))
 
     def _leave(self, job: Job, finished: bool) -> None:
-        self._account()
         if job.allocation is not None:
-            self.cache.release(job.allocation)
-        if job in self._running:
-            self._running.remove(job)
-        job.served.ended_us = now_us()
+            computed = self._computed(job) if job.phase == "prefill" else None
+            self.cache(job.model).release(job.allocation, computed_tokens=computed)
+        self._running.pop(job, None)
+        self._enter(job, "over")
         job.served.aborted = not finished
         if finished:
             self._finished(job)
-        self._show(job.model)
-        while self._waiting and self._try(self._waiting[0][0]):
-            _, turn = self._waiting.popleft()
-            if not turn.done():
-                turn.set_result(None)
+        self._fill()
 
-    def _account(self) -> None:
-        now = time.monotonic()
-        self._truth.running_seconds += len(self._running) * (now - self._changed)
-        self._changed = now
-
-    def _set_phase(self, job: Job, phase: str) -> None:
-        job.phase = phase
-        self._show(job.model)
-
-    def _show(self, model: str) -> None:
-        phases = [j.phase for j in self._running]
-        self._power.change(phases.count("prefill"), phases.count("decode"))
-        labels = (model, "0")
-        self._metrics.running.labels(*labels).set(sum(j.model == model for j in self._running))
-        waiting = sum(j.model == model for j, _ in self._waiting)
-        self._metrics.waiting.labels(*labels).set(waiting)
-        self._metrics.waiting_by_reason.labels(*labels, "capacity").set(waiting)
-        self._metrics.kv_usage.labels(*labels).set(self.cache.used_blocks / self.cache.capacity)
-
-    def _first_token(self, job: Job, hit: int) -> None:
-        labels, m = (job.model, "0"), self._metrics
-        m.prompt_tokens.labels(*labels).inc(job.prompt_tokens)
-        m.cached.labels(*labels).inc(hit)
-        m.by_source.labels(*labels, "local_compute").inc(job.prompt_tokens - hit)
-        m.by_source.labels(*labels, "local_cache_hit").inc(hit)
-        m.ttft.labels(*labels).observe(job.first_token - job.arrived)
+    def _computed(self, job: Job) -> int:
+        """Prompt tokens that are in the cache by now when *job* is aborted in its prefill."""
+        hit = job.served.cached_tokens
+        share = min(1.0, (time.monotonic() - job.admitted) / job.prefill_s) if job.prefill_s else 1.0
+        return hit + int(share * (job.prompt_tokens - hit))
 
     def _finished(self, job: Job) -> None:
-        labels, m, now = (job.model, "0"), self._metrics, time.monotonic()
+        m, now = job.metrics, time.monotonic()
         decode = now - job.first_token
-        m.success.labels(*labels, "stop").inc()
-        m.e2e.labels(*labels).observe(now - job.arrived)
-        m.queue.labels(*labels).observe(job.admitted - job.arrived)
-        m.prefill.labels(*labels).observe(job.first_token - job.admitted)
-        m.decode.labels(*labels).observe(decode)
-        m.inference.labels(*labels).observe(now - job.admitted)
-        m.request_prompt.labels(*labels).observe(job.prompt_tokens)
-        m.request_generation.labels(*labels).observe(job.output_tokens)
-        m.computed.labels(*labels).observe(job.prompt_tokens - job.served.cached_tokens)
+        m.finished["length" if job.limited else "stop"].inc()
+        m.e2e.observe(now - job.arrived)
+        m.queue.observe(job.admitted - job.arrived)
+        m.prefill.observe(job.first_token - job.admitted)
+        m.decode.observe(decode)
+        m.inference.observe(now - job.admitted)
+        m.request_prompt.observe(job.prompt_tokens)
+        m.request_generation.observe(job.output_tokens)
+        m.request_computed.observe(job.prompt_tokens - job.served.cached_tokens)
+        m.request_max_tokens.observe(job.output_tokens)
+        m.request_max_generation.observe(job.output_tokens)
+        m.request_n.observe(1)
+        m.request_preemptions.observe(0)
         if job.output_tokens > 1:
-            m.tpot.labels(*labels).observe(decode / (job.output_tokens - 1))
+            m.tpot.observe(decode / (job.output_tokens - 1))

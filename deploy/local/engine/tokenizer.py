@@ -7,6 +7,7 @@ importing LiteLLM. Encoding is cached by text, because an agent resends what it 
 from __future__ import annotations
 
 import importlib.util
+import sys
 import threading
 from array import array
 from collections import OrderedDict
@@ -16,10 +17,14 @@ from typing import Final
 from tokenizers import Tokenizer
 
 _FILE: Final = Path("litellm_core_utils", "tokenizers", "anthropic_tokenizer.json")
+_WORDS: Final = (
+    "the", "of", "and", "to", "in", "is", "that", "for", "on", "with", "as", "was", "at", "by", "this",
+    "file", "test", "line", "code", "check", "error", "value", "name", "list", "type", "change", "next",
+)  # fmt: skip
 
 
 class TokenizerError(RuntimeError):
-    """No tokenizer file could be found."""
+    """There is no tokenizer file, or it cannot be used."""
 
 
 def find_tokenizer_file() -> Path:
@@ -39,14 +44,27 @@ def find_tokenizer_file() -> Path:
 
 
 class CachingTokenizer:
-    """Encodes text to ids with an LRU of texts, bounded by the bytes of their ids. Thread-safe."""
+    """Encodes text to ids with an LRU of texts, bounded by bytes of texts and ids. Thread-safe."""
 
     def __init__(self, path: Path, *, cache_bytes: int = 256 << 20) -> None:
-        self._tokenizer = Tokenizer.from_file(str(path))
+        """Load a tokenizer.json.
+
+        Raises:
+            TokenizerError: the file cannot be read or is no tokenizer.
+        """
+        try:  # the library raises a bare Exception for every cause
+            self._tokenizer = Tokenizer.from_file(str(path))
+        except Exception as error:
+            raise TokenizerError(f"{path}: {error}") from error
         self._cache: OrderedDict[str, array[int]] = OrderedDict()
         self._bytes = 0
         self._limit = cache_bytes
         self._lock = threading.Lock()
+
+    @property
+    def cached_bytes(self) -> int:
+        """Bytes of the texts and ids that are kept."""
+        return self._bytes
 
     def encode(self, text: str) -> array[int]:
         """Return the ids of *text* (array of unsigned 32-bit); callers must not change the array."""
@@ -55,48 +73,24 @@ class CachingTokenizer:
             if ids is not None:
                 self._cache.move_to_end(text)
                 return ids
-        # A lone surrogate cannot be UTF-8; a real engine would have refused or replaced it.
-        clean = text.encode("utf-8", "replace").decode("utf-8")
-        ids = array("I", self._tokenizer.encode(clean, add_special_tokens=False).ids)
+        ids = self._ids(text)
         with self._lock:
             if text not in self._cache:
                 self._cache[text] = ids
-                self._bytes += 4 * len(ids) + len(text)
+                self._bytes += _size(text, ids)
                 while self._bytes > self._limit and len(self._cache) > 1:
-                    old, gone = self._cache.popitem(last=False)
-                    self._bytes -= 4 * len(gone) + len(old)
+                    self._bytes -= _size(*self._cache.popitem(last=False))
         return ids
 
     def single_token_words(self) -> list[str]:
         """Return words that are one token each with their leading space; answers are made of them."""
-        words = [
-            "the",
-            "of",
-            "and",
-            "to",
-            "in",
-            "is",
-            "that",
-            "for",
-            "on",
-            "with",
-            "as",
-            "was",
-            "at",
-            "by",
-            "this",
-            "file",
-            "test",
-            "line",
-            "code",
-            "check",
-            "error",
-            "value",
-            "name",
-            "list",
-            "type",
-            "change",
-            "next",
-        ]
-        encode = self._tokenizer.encode
-        return [word for word in words if len(encode(" " + word, add_special_tokens=False).ids) == 1]
+        return [word for word in _WORDS if len(self._ids(" " + word)) == 1]
+
+    def _ids(self, text: str) -> array[int]:
+        # A lone surrogate cannot be UTF-8; a real engine would have refused or replaced it.
+        clean = text.encode("utf-8", "replace").decode("utf-8")
+        return array("I", self._tokenizer.encode(clean, add_special_tokens=False).ids)
+
+
+def _size(text: str, ids: array[int]) -> int:
+    return sys.getsizeof(text) + sys.getsizeof(ids)

@@ -5,8 +5,14 @@ FROM stg_event AS e
 WHERE e.prefix_steps IS NOT NULL
   AND (TRY_CAST(e.prefix_steps AS JSON) IS NULL OR JSON_TYPE(TRY_CAST(e.prefix_steps AS JSON)) <> 'ARRAY')
 UNION ALL
-SELECT a.event_id AS id, MAX(e.prefix_steps) AS prefix_steps
-FROM stg_prefix_step AS a
-JOIN stg_prefix_step AS b ON b.event_id = a.event_id AND b.age_s > a.age_s AND b.step_bytes < a.step_bytes
-JOIN stg_event AS e ON e.event_id = a.event_id
-GROUP BY a.event_id
+SELECT f.event_id AS id, MAX(e.prefix_steps) AS prefix_steps
+FROM (
+  SELECT
+    event_id,
+    step_bytes,
+    LAG(step_bytes) OVER (PARTITION BY event_id ORDER BY age_s, step_bytes) AS previous_bytes
+  FROM stg_prefix_step
+) AS f
+JOIN stg_event AS e ON e.event_id = f.event_id
+WHERE f.step_bytes < f.previous_bytes
+GROUP BY f.event_id

@@ -6,9 +6,13 @@
 --   stream    = (session_key, agent_id); auxiliary and rejected calls stand in lanes of their own, so that a
 --               title call on a small model is no model switch of the work around it.
 --   category  = first of stream · model switch · compaction · boundary · within, the first that applies;
---               auxiliary and rejected calls, and calls without a session, are named as such instead.
+--               auxiliary and rejected calls, and calls without a session, are named as such instead. A hint
+--               that goes on after the call that followed a compaction (its summary stays in the history) names
+--               no further compaction.
 --   turn_key  = the plugin's turn id; where it is missing, a user-initiated call opens a turn of its own and
 --               other calls join the turn before them ('lead' when there is none).
+--   call_in_turn counts the turn's work calls that we saw, or what the request shows where that is more (we
+--               missed some); after a compaction a request shows only the calls since.
 --   gap_ms    = since the latest end of earlier calls of the stream, 0 when they overlap; the plugin's own
 --               idle time where the lake holds no earlier call.
 --   cached_tokens is NULL when unknown: aborted calls, estimated usage, and values that cannot be.
@@ -78,6 +82,10 @@ counted AS (
     ) AS input_number,
     LAG(model_group) OVER (PARTITION BY session_key, agent_id, lane ORDER BY started_us, call_id)
       AS previous_model_group,
+    LAG(compaction_hint) OVER (PARTITION BY session_key, agent_id, lane ORDER BY started_us, call_id)
+      AS previous_compaction_hint,
+    LAG(initiator) OVER (PARTITION BY session_key, agent_id, lane ORDER BY started_us, call_id)
+      AS previous_initiator,
     MAX(COALESCE(end_at, start_at)) OVER (
       PARTITION BY session_key, agent_id ORDER BY started_us, call_id
       ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
@@ -112,8 +120,8 @@ placed AS (
     settled.*,
     CASE
       WHEN session_key IS NULL OR lane <> 'work' THEN NULL
-      ELSE COALESCE(
-        call_index,
+      ELSE GREATEST(
+        COALESCE(call_index, 1),
         ROW_NUMBER() OVER (PARTITION BY session_key, agent_id, turn_key, lane ORDER BY started_us, call_id)
       )
     END AS call_in_turn,
@@ -178,7 +186,12 @@ SELECT
     WHEN p.lane <> 'work' THEN p.lane
     WHEN p.lane_number = 1 THEN 'first_of_session'
     WHEN p.model_group <> p.previous_model_group THEN 'model_switch'
-    WHEN p.compaction_hint = 1 THEN 'compaction'
+    WHEN p.compaction_hint = 1
+      AND (
+        p.initiator = 'compaction'
+        OR p.previous_initiator = 'compaction'
+        OR COALESCE(p.previous_compaction_hint, 0) = 0
+      ) THEN 'compaction'
     WHEN p.previous_input_tokens > 10000 AND p.input_tokens < 0.7 * p.previous_input_tokens THEN 'compaction'
     WHEN p.initiator = 'user' THEN 'boundary'
     ELSE 'within'

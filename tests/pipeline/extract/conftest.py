@@ -11,10 +11,15 @@ from urllib.parse import quote
 
 import asyncpg
 import pytest
+from hypothesis import settings as hypothesis_settings
 from pydantic import SecretStr
 
 from pipeline.lake import Lake
 from pipeline.settings import DatabaseSettings, RedisSettings, Settings
+
+# A shared machine may pause any example for longer than the default limit.
+hypothesis_settings.register_profile("no deadline", deadline=None)
+hypothesis_settings.load_profile("no deadline")
 
 #: SpendLogs as LiteLLM 1.102 creates it, and what 1.106 added.
 SPEND_LOGS_1_102 = """

@@ -85,7 +85,7 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
 FIXED = {"schema", "stage", "outcome", "started_us"}
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.fixed_dictionaries({}, optional={f.name: VALUES[f.type] for f in FIELDS if f.name not in FIXED}))
 def test_every_value_of_the_contract_survives_the_way_into_parquet(
     tmp_path_factory: pytest.TempPathFactory, values: dict[str, Any]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -128,6 +129,22 @@ async def test_every_layout_gives_the_same_typed_row(database: Database, lake: L
         "error_code": "429",
         "date": date(2026, 3, 29),
     }
+
+
+async def test_the_installed_releases_own_migrations_give_a_table_without_gaps(
+    database: Database, lake: Lake
+) -> None:
+    spec = importlib.util.find_spec("litellm_proxy_extras")
+    if spec is None or spec.origin is None:
+        pytest.skip("the proxy's migrations are not installed")
+    connection, url = database
+    for script in sorted((Path(spec.origin).parent / "migrations").glob("*/migration.sql")):
+        await connection.execute(script.read_text(encoding="utf-8"))
+    await insert(connection, "r1", litellm_call_id="call-from-column")
+    report = await spend_logs.extract(lake, settings_for(url))
+    assert (report.missing_columns, report.repaired) == ((), {})
+    (row,) = rows(lake)
+    assert (row["litellm_call_id"], row["usage_cached"]) == ("call-from-column", 16000)
 
 
 async def test_raw_identities_and_bodies_never_reach_the_disk(database: Database, lake: Lake) -> None:

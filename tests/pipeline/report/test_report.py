@@ -16,7 +16,7 @@ from pipeline.report import text
 from pipeline.report.definitions import DEFINITIONS
 from tests.pipeline.sql.synthetic import MONDAY, Settings, build, event, scenario
 
-NOTES = [report.Note("Power is synthetic.", ("agents_per_megawatt",)), "Time is compressed ×10."]
+NOTES = ["Power is synthetic.", report.Note("Time is compressed ×10.")]
 
 
 @pytest.fixture(scope="module")

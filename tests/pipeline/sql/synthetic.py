@@ -245,7 +245,7 @@ def build(
     write(lake, "raw_event", events)
     write(lake, "raw_spend_log", rows)
     write(lake, "raw_metric", metrics)
-    run.build(lake, settings or Settings())
+    run.build(lake, settings or Settings(), marts=False)
     return lake
 
 

@@ -112,6 +112,28 @@ def test_the_first_category_that_applies_wins(tmp_path: Path) -> None:
     }
 
 
+def test_a_compaction_is_the_call_that_summarises_and_the_first_one_after_it(tmp_path: Path) -> None:
+    lake = build(
+        tmp_path,
+        [
+            event("before", at(0), initiator="user", input_tokens=30_000),
+            event("summarise", at(10), initiator="compaction", compaction_hint=True, input_tokens=31_000),
+            event("after", at(20), compaction_hint=True, input_tokens=9_000),
+            event("asked", at(30), initiator="user", compaction_hint=True, input_tokens=9_500),
+            event("worked", at(40), compaction_hint=True, input_tokens=9_900),
+            event("again", at(50), initiator="compaction", compaction_hint=True, input_tokens=9_950),
+        ],
+    )
+    assert column(lake, "category") == {
+        "before": "first_of_session",
+        "summarise": "compaction",
+        "after": "compaction",
+        "asked": "boundary",
+        "worked": "within",
+        "again": "compaction",
+    }
+
+
 def test_an_auxiliary_call_on_another_model_is_no_model_switch_and_takes_no_position(tmp_path: Path) -> None:
     lake = build(
         tmp_path,
@@ -124,6 +146,22 @@ def test_an_auxiliary_call_on_another_model_is_no_model_switch_and_takes_no_posi
     assert column(lake, "category") == {"a": "first_of_session", "title": "auxiliary", "b": "within"}
     assert column(lake, "position") == {"a": "1", "title": None, "b": "2"}
     assert len(facts(lake, "fct_turn")) == 1
+
+
+def test_the_call_number_is_what_we_saw_or_what_the_request_shows_where_that_is_more(tmp_path: Path) -> None:
+    lake = build(
+        tmp_path,
+        [
+            event("missed", at(0), turn_id="t", call_index=4),
+            event("next", at(10), turn_id="t", call_index=5),
+            event("fresh", at(20), turn_id="u", initiator="user", call_index=1),
+            event("second", at(30), turn_id="u", call_index=2),
+            event("after_compaction", at(40), turn_id=None, initiator="unknown", call_index=1),
+        ],
+    )
+    assert column(lake, "call_in_turn") == {
+        "missed": 4, "next": 5, "fresh": 1, "second": 2, "after_compaction": 3,
+    }  # fmt: skip
 
 
 def test_gaps_run_from_the_latest_earlier_end_and_are_never_negative(tmp_path: Path) -> None:
