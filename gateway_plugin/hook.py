@@ -118,6 +118,7 @@ class AgentwattLogger(CustomLogger):  # type: ignore[misc]
                         _hand_over(call.record, data, bucket)
                 else:
                     self._recorder.counts["no_bucket"] += 1
+                self._outputs.begun(call, user_api_key_dict, bucket)
                 call.plugin_s = time.perf_counter() - started
         return data
 

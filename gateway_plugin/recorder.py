@@ -47,9 +47,10 @@ class Arrival:
 class OpenCall:
     """A call under way. ``mono`` is the monotonic clock at the pre-call hook, seconds.
 
-    ``final`` is its final record once it ended; ``left_mono`` is when the proxy was done with the request's
+    ``final`` is its final record once it ended. ``left_mono`` is when the proxy was done with the request's
     task, which is how a client that went away without any event is noticed. ``counting`` is what its token
-    counts are added to; ``unplaced`` holds what a call without known headers waits with for its end.
+    counts are added to, ``span`` the request's span when the proxy traces, and ``unplaced`` what a call
+    without known headers waits with for its end.
     """
 
     record: dict[str, Any]
@@ -61,6 +62,7 @@ class OpenCall:
     left_mono: float | None = None
     rank: int = -1
     counting: Any = None
+    span: Any = None
     unplaced: tuple[Arrival, list[Any], prefix.Chain, str] | None = None
     final: dict[str, Any] | None = None
 

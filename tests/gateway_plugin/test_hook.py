@@ -441,6 +441,21 @@ async def test_very_large_and_very_deep_requests_pass(probe: Probe) -> None:
     assert len(orjson.dumps(ours(data["metadata"]))) <= 1024
 
 
+async def test_a_traced_request_carries_our_attributes_from_its_begin_to_its_end(probe: Probe) -> None:
+    from opentelemetry.sdk.trace import TracerProvider
+
+    span = TracerProvider().get_tracer("proxy").start_span("request")
+    data = probe.request()
+    data["metadata"]["litellm_parent_otel_span"] = span
+    await probe.begin(data)
+    assert span.attributes["gen_ai.conversation.id"] == "ses_0123456789"
+    event = success_kwargs(probe.request())
+    event["litellm_params"]["metadata"]["spend_logs_metadata"] = data["metadata"]["spend_logs_metadata"]
+    await probe.logger.async_logging_hook(kwargs=event, result=None, call_type="x")
+    assert span.attributes["gen_ai.usage.input_tokens"] == 9
+    assert span.attributes["agentwatt.call.outcome"] == "success"
+
+
 async def test_samples_and_final_records_reach_the_metrics(probe: Probe) -> None:
     import prometheus_client
 
