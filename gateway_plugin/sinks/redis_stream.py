@@ -120,6 +120,9 @@ class RedisStreamSink:
                     await asyncio.wait_for(self._wake.wait(), self._interval)
                 self._wake.clear()
                 await self.flush()
+                # A library may swallow a cancellation while it connects; going on would hold up the exit.
+                if (task := asyncio.current_task()) is not None and task.cancelling():
+                    raise asyncio.CancelledError
                 if self.breaker_open:
                     # A full queue must not turn the breaker's pause into a busy loop.
                     await asyncio.sleep(self._interval)
