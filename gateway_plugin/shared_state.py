@@ -22,6 +22,7 @@ _PREFIX: Final = "{agentwatt}:s:"
 _BATCH: Final = 256
 _PENDING_MAX: Final = 10_000
 _PAUSE_S: Final = 5.0
+_GATHER_S: Final = 0.05
 _EXPECTED: Final = (RedisError, OSError, asyncio.TimeoutError)
 
 
@@ -109,6 +110,8 @@ class SharedState:
         assert self._wake is not None
         while True:
             await self._wake.wait()
+            # An answer is needed when the call ends, so questions may gather: one round trip for many calls.
+            await asyncio.sleep(_GATHER_S)
             self._wake.clear()
             await self.exchange()
             heed_cancellation()
@@ -119,8 +122,11 @@ class SharedState:
             await self._exchange()
 
     async def _exchange(self) -> None:
-        while self._asked or self._dirty:
+        # Only what waits now: what comes in meanwhile gathers for the next round trip.
+        for _ in range(max(len(self._asked), len(self._dirty)) // _BATCH + 1):
             asked, self._asked = self._asked[:_BATCH], self._asked[_BATCH:]
+            if not asked and not self._dirty:
+                return
             writes = [self._dirty.popitem(last=False) for _ in range(min(_BATCH, len(self._dirty)))]
             if time.monotonic() < self._retry_at:
                 self._fail(asked, writes)

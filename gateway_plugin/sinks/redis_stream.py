@@ -146,8 +146,8 @@ class RedisStreamSink:
                     return  # the disk fails, not Redis: the queue waits behind what is on disk
             elif not self._queue:
                 return
-            else:
-                await self._write_queue()
+            elif await self._write_queue() and len(self._queue) < self._batch_max:
+                return  # what came in meanwhile waits for the next interval, so that batches stay batches
 
     async def _adopt(self) -> None:
         if self.spool is not None and self._connect_new is not None and time.monotonic() >= self._adopt_at:
@@ -248,7 +248,7 @@ class RedisStreamSink:
         """Write what is left within the shutdown time, the rest to the spool; count what is lost."""
         try:
             async with asyncio.timeout(self._shutdown):
-                if not self.breaker_open:
+                while self._queue and not self.breaker_open:
                     await self.flush()
                 await self.close()
         except (TimeoutError, asyncio.CancelledError):
