@@ -230,6 +230,8 @@ def shared_segments(a: Chain, b: Chain) -> int:
     n = min(len(a.digests), len(b.digests))
     if n == 0 or a.digests[0] != b.digests[0]:
         return 0
+    if a.digests[n - 1] == b.digests[n - 1]:
+        return n  # one extends the other: nearly every call of a conversation
     return bisect_right(range(1, n + 1), False, key=lambda k: a.digests[k - 1] != b.digests[k - 1])
 
 

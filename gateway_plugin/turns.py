@@ -219,23 +219,32 @@ def _blocks(items: Sequence[Any]) -> tuple[list[_Block], int]:
     blocks: list[_Block] = []
     current: _Block | None = None
     for item in items:
-        if not isinstance(item, Mapping):
+        # Runs for every message of every request: the common roles are settled first.
+        if not isinstance(item, dict) and not isinstance(item, Mapping):
             continue
-        role, kind = item.get("role"), item.get("type")
-        if role == "assistant" or (isinstance(kind, str) and kind in _MODEL_ITEMS):
+        role = item.get("role")
+        if role == "assistant":
             current = None
             continue
-        if role in ("system", "developer"):
+        if role == "tool" or role == "function":
+            if current is None:
+                current = _Block()
+                blocks.append(current)
+            current.has_tool_result = True
+            continue
+        kind = item.get("type")
+        if not isinstance(kind, str):
+            kind = None
+        elif kind in _MODEL_ITEMS:
+            current = None
+            continue
+        if role == "system" or role == "developer":
             continue
         if current is None:
             current = _Block()
             blocks.append(current)
         content = item.get("content")
-        if (
-            role in ("tool", "function")
-            or (isinstance(kind, str) and kind in _RESULT_ITEMS)
-            or _has_part(content, _TOOL_RESULT)
-        ):
+        if kind in _RESULT_ITEMS or _has_part(content, _TOOL_RESULT):
             current.has_tool_result = True
         elif _has_part(content, _NON_TEXT):
             current.injected_only = False
