@@ -22,6 +22,7 @@ from gateway_plugin.settings import PluginSettings
 from gateway_plugin.shared_state import Lookup, SharedState
 from gateway_plugin.state import Entry, SessionState
 from gateway_plugin.state_codec import Known
+from gateway_plugin.text import storable
 from gateway_plugin.usage import Usage
 
 #: Ended calls remembered so that a second ending of the same call is a counted no-op.
@@ -151,12 +152,12 @@ class Recorder:
             "outcome": "open",
             "started_us": arrival.received_us,
             "service_key": arrival.auth.key_alias in self._settings.service_keys,
-            "key_alias": arrival.auth.key_alias,
-            "team_id": arrival.auth.team_id,
+            "key_alias": storable(arrival.auth.key_alias),
+            "team_id": storable(arrival.auth.team_id),
             "route": arrival.route,
             "call_type": arrival.call_type,
             "stream": body.get("stream") is True,
-            "model_group": str(body.get("model") or "")[:256],
+            "model_group": storable(body.get("model")) or "",
             "litellm_call_id": arrival.litellm_call_id,
             "litellm_version": self._litellm_version,
             "plugin_version": self._plugin_version,
