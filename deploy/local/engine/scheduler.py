@@ -36,6 +36,7 @@ class Job:
     metrics: ModelMetrics
     limited: bool = False
     slow: float = 1.0
+    hold_s: float = 0.0
     arrived: float = field(default_factory=time.monotonic)
     admitted: float = 0.0
     prefill_s: float = 0.0
@@ -81,12 +82,13 @@ class Scheduler:
         *,
         limited: bool = False,
         slow: float = 1.0,
+        hold_s: float = 0.0,
     ) -> Job:
         """Return the job of a prompt, which :meth:`run` runs."""
         served.input_tokens = len(tokens)
         hashes = self.cache(model).chain(tokens)
         metrics = self._metrics.of(model)
-        return Job(served, model, len(tokens), hashes, output_tokens, metrics, limited, slow)
+        return Job(served, model, len(tokens), hashes, output_tokens, metrics, limited, slow, hold_s)
 
     async def run(self, job: Job) -> AsyncGenerator[int, None]:
         """Run *job*; yield the number of tokens generated so far after each step, the last one being all.
@@ -96,7 +98,7 @@ class Scheduler:
         finished = False
         try:
             await self._admission(job)
-            await asyncio.sleep(job.prefill_s)
+            await asyncio.sleep(job.prefill_s + job.hold_s)
             self._first_token(job)
             done = 1
             yield done

@@ -152,7 +152,9 @@ class Engine:
         limited = prompt.output_limit is not None
         answer = ANSWERS[route](prompt.model, output, prompt.tool, self._filler, limited=limited)
         served.request_id = answer.id
-        job = self.scheduler.job(served, prompt.model, tokens, output, limited=answer.cut, slow=prompt.slow)
+        job = self.scheduler.job(
+            served, prompt.model, tokens, output, limited=answer.cut, slow=prompt.slow, hold_s=prompt.hold_s
+        )
         if prompt.stream:
             return await self._stream(request, route, prompt, job, answer)
         async with aclosing(self.scheduler.run(job)) as steps:
