@@ -152,6 +152,11 @@ FIELDS: Final[tuple[Field, ...]] = (
     _f("tool_ms", "float", "longest tool duration before this call that the client told"),
     _f("count_ms", "float", "time in LiteLLM's token counter; null when not measured"),
     _f("count_calls", "int", "runs of LiteLLM's token counter; null when not measured"),
+    _f("count_wait_ms", "float", "wait for LiteLLM's limiter of concurrent counts; null when not measured"),
+    _f("count_on_loop_ms", "float", "part of count_ms that blocked the event loop; null when not measured"),
+    _f("count_tokens", "int", "tokens counted over all runs; null when not measured"),
+    _f("count_catalogue_tokens", "int", "tokens of the tool catalogue; null when not known"),
+    _f("count_reason", "str", "why token counting was not measured; null when it was"),
     # -- how it ended
     _f("attempts", "int", "tries against deployments: 1 + retries + fallbacks", row=True),
     _f("error_class", "str", "class name of the error, from a closed list or other"),

@@ -18,7 +18,7 @@ from typing import Any
 
 from litellm.integrations.custom_logger import CustomLogger
 
-from gateway_plugin import payloads
+from gateway_plugin import counting, payloads
 from gateway_plugin import settings as plugin_settings
 from gateway_plugin.guard import Guard
 from gateway_plugin.hashing import Hasher
@@ -63,7 +63,7 @@ class AgentwattLogger(CustomLogger):  # type: ignore[misc]
         self._guard = Guard()
         self._recorder: Recorder | None = None
         self._outputs: Outputs | None = None
-        self._interval = 10.0
+        self._meter: counting.Meter | None = None
         self.guarded_errors = self._guard.counts
         with self._guard("start"):
             try:
@@ -84,14 +84,14 @@ class AgentwattLogger(CustomLogger):  # type: ignore[misc]
             versions=(_version("litellm"), _version("agentwatt")),
             seed=memory_seed(secret),
         )
-        self._interval = min(10.0, config.open_timeout_s / 4, max(0.05, config.left_grace_s / 4))
-
-    def _tick(self) -> None:
-        if self._recorder is not None:
-            self._recorder.close_stale()
+        self._outputs.attach(self._recorder)
+        if config.count_exact or config.count_incremental:
+            self._meter = counting.install(exact=config.count_exact, incremental=config.count_incremental)
 
     async def close(self) -> None:
         """Flush and stop the background tasks; the proxy itself calls nothing at its end."""
+        if self._meter is not None:
+            self._meter.uninstall()
         if self._outputs is not None:
             await self._outputs.close()
 
@@ -104,8 +104,10 @@ class AgentwattLogger(CustomLogger):  # type: ignore[misc]
         started = time.perf_counter()
         with self._guard("pre_call"):
             if self._recorder is not None and self._outputs is not None:
-                self._outputs.ensure_task(self._interval, self._tick)
+                self._outputs.ensure_task()
                 call = self._recorder.begin(payloads.arrival_of(user_api_key_dict, data, call_type))
+                if self._meter is not None:
+                    call.counting = self._meter.begin()
                 _current.set(call)
                 if (task := asyncio.current_task()) is not None:
                     task.add_done_callback(functools.partial(_request_left, call))

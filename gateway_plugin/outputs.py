@@ -6,17 +6,27 @@ import asyncio
 import atexit
 import functools
 import logging
+import time
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
+from gateway_plugin import preflight, proxy_gauges
 from gateway_plugin.guard import Guard
+from gateway_plugin.recorder import OpenCall, Recorder
 from gateway_plugin.settings import PluginSettings
+from gateway_plugin.sinks import metric_table as table
+from gateway_plugin.sinks import metrics as prometheus
 from gateway_plugin.sinks.connection import connect
 from gateway_plugin.sinks.redis_stream import RedisStreamSink
 from gateway_plugin.sinks.spool import Spool
 
 log = logging.getLogger("agentwatt")
+
+#: How often the lateness of the event loop is looked at.
+_LAG_INTERVAL_S: Final = 0.5
+
+_LOST: Final = "dropped_"
 
 
 class Outputs:
@@ -30,8 +40,11 @@ class Outputs:
         self._settings = settings
         self._guard = guard
         self._task: asyncio.Task[None] | None = None
+        self._recorder: Recorder | None = None
+        self._worst_lag = 0.0
         self.link: Callable[[], Any] | None = None
         self.stream: RedisStreamSink | None = None
+        self.metrics = prometheus.make() if settings.metrics else None
         if settings.redis_url is not None:
             self.link = functools.partial(
                 connect, settings.redis_url.get_secret_value(), timeout_s=settings.redis_timeout_s
@@ -56,23 +69,87 @@ class Outputs:
         else:
             log.warning("agentwatt: no Redis address and no spool: calls are recorded in SpendLogs rows only")
 
+    def attach(self, recorder: Recorder) -> None:
+        """Take the final records and the state of *recorder*."""
+        self._recorder = recorder
+        recorder.on_final = self._final
+
     def emit(self, record: dict[str, Any]) -> None:
-        """Hand one record to every sink; never waits."""
+        """Hand one record to the stream; never waits."""
         if self.stream is not None:
             self.stream.put(record)
 
-    def ensure_task(self, interval_s: float, tick: Callable[[], None]) -> None:
-        """Start the background task of this worker's loop, which calls *tick* every *interval_s* seconds."""
-        if self._task is None or self._task.done():
-            self._task = asyncio.get_running_loop().create_task(
-                self._watch(interval_s, tick), name="agentwatt-watch"
-            )
+    def _final(self, record: dict[str, Any], call: OpenCall, revised: bool) -> None:
+        if self.metrics is not None:
+            with self._guard("metrics"):
+                self.metrics.observe(record, revised=revised)
+                if call.counting is not None and not revised:
+                    self.metrics.count_phases(call.counting.facts()["count_by_phase"] or {})
 
-    async def _watch(self, interval_s: float, tick: Callable[[], None]) -> None:
+    # -- background
+
+    def ensure_task(self) -> None:
+        """Start the background task in this worker's loop; it runs for as long as the loop."""
+        if self._task is None or self._task.done():
+            self._task = asyncio.get_running_loop().create_task(self._watch(), name="agentwatt-watch")
+
+    async def _watch(self) -> None:
+        with self._guard("watch"):
+            for text in preflight.warnings(self._settings):
+                log.warning("agentwatt: %s", text)
+        interval = self._settings.sample_interval_s
+        pause = min(_LAG_INTERVAL_S, interval)
+        sample_at = time.monotonic() + interval
         while True:
-            await asyncio.sleep(interval_s)
-            with self._guard("watch"):
-                tick()
+            due = time.monotonic() + pause
+            await asyncio.sleep(pause)
+            now = time.monotonic()
+            self._worst_lag = max(self._worst_lag, now - due)
+            if now >= sample_at:
+                sample_at = now + interval
+                with self._guard("watch"):
+                    self.tick()
+                if self._settings.db_connections and self.metrics is not None:
+                    with self._guard("metrics"):
+                        self.metrics.set(await proxy_gauges.db_connections(interval))
+
+    def tick(self) -> None:
+        """Close stale calls, set the gauges, and bring the counters up to date."""
+        if self._recorder is not None:
+            self._recorder.close_stale()
+        if self.metrics is not None:
+            with self._guard("metrics"):
+                self._sample(self.metrics)
+
+    def _sample(self, metrics: prometheus.Metrics) -> None:
+        metrics.late(self._worst_lag)
+        gauges = {table.LOOP_LAG: self._worst_lag} | proxy_gauges.sample()
+        self._worst_lag = 0.0
+        odd: dict[str, int] = {}
+        if (recorder := self._recorder) is not None:
+            odd |= recorder.counts
+            odd |= {"stream_evicted": recorder.state.evicted, "head_cut": recorder.state.heads_cut}
+            gauges[table.OPEN_CALLS] = len(recorder.open_calls)
+            gauges[table.STATE_STREAMS] = len(recorder.state)
+            gauges[table.STATE_BYTES] = recorder.state.nbytes
+        if (stream := self.stream) is not None:
+            spool = stream.spool
+            counts = stream.counts + spool.counts if spool is not None else stream.counts
+            odd |= {
+                "write_error": counts["write_errors"],
+                "spool_error": counts["spool_errors"],
+                "writer_restart": counts["writer_restarts"],
+            }
+            metrics.advance(table.EVENTS_WRITTEN, {"stream": counts["written"], "spool": counts["spooled"]})
+            lost = {k.removeprefix(_LOST): v for k, v in counts.items() if k.startswith(_LOST)}
+            metrics.advance(table.EVENTS_LOST, lost)
+            gauges[table.QUEUE_RECORDS] = stream.depth
+            gauges[table.SPOOL_RECORDS] = spool.pending_records if spool is not None else 0
+            gauges[table.SPOOL_BYTES] = spool.pending_bytes if spool is not None else 0
+            gauges[table.TELEMETRY_UP] = 0.0 if stream.breaker_open else 1.0
+        metrics.advance(table.ODDITIES, {k: v for k, v in odd.items() if k in _KINDS})
+        metrics.advance(table.PLUGIN_ERRORS, self._guard.counts)
+        metrics.set(gauges)
 
     async def close(self) -> None:
         """Stop the background tasks and flush within the shutdown time."""
@@ -82,6 +159,9 @@ class Outputs:
             self._task = None
         if self.stream is not None:
             await self.stream.drain()
+
+
+_KINDS: Final = frozenset(table.LABELS["kind"])
 
 
 def _flush_at_exit(sink: RedisStreamSink) -> None:

@@ -16,7 +16,7 @@ from typing import Any, Final
 from gateway_plugin import identity as ident
 from gateway_plugin import prefix, turns
 from gateway_plugin.agents import MAIN, Agents
-from gateway_plugin.event import OUTCOME_RANK, SCHEMA_VERSION, new_event_id
+from gateway_plugin.event import FIELD_NAMES, OUTCOME_RANK, SCHEMA_VERSION, new_event_id
 from gateway_plugin.hashing import Hasher
 from gateway_plugin.settings import PluginSettings
 from gateway_plugin.state import Entry, SessionState
@@ -48,7 +48,8 @@ class OpenCall:
     """A call under way. ``mono`` is the monotonic clock at the pre-call hook, seconds.
 
     ``final`` is its final record once it ended; ``left_mono`` is when the proxy was done with the request's
-    task, which is how a client that went away without any event is noticed.
+    task, which is how a client that went away without any event is noticed. ``counting`` is what its token
+    counts are added to.
     """
 
     record: dict[str, Any]
@@ -59,6 +60,7 @@ class OpenCall:
     plugin_s: float = 0.0
     left_mono: float | None = None
     rank: int = -1
+    counting: Any = None
     final: dict[str, Any] | None = None
 
     @property
@@ -118,6 +120,8 @@ class Recorder:
         self.open_calls: OrderedDict[str, OpenCall] = OrderedDict()
         self._finished: OrderedDict[str, OpenCall] = OrderedDict()
         self.counts: Counter[str] = Counter()
+        #: Called with each final record, its call, and whether it revises an earlier ending of the call.
+        self.on_final: Callable[[dict[str, Any], OpenCall, bool], None] | None = None
 
     # -- request path
 
@@ -320,6 +324,10 @@ class Recorder:
             call.entry = None
         self._emit(record)
         self.counts[f"final_{ending.outcome}"] += 1
+        if not first_time:
+            self.counts["outcome_revised"] += 1
+        if self.on_final is not None:
+            self.on_final(record, call, not first_time)
         return record
 
     def _final_record(self, call: OpenCall, ending: Ending) -> dict[str, Any]:
@@ -367,6 +375,8 @@ class Recorder:
             "response_cache_hit": ending.response_cache_hit,
             "degraded": ending.degraded or None,
         }
+        if call.counting is not None:
+            record |= {k: v for k, v in call.counting.facts().items() if k in FIELD_NAMES and v is not None}
         if usage.suspect:
             self.counts["suspect_usage"] += 1
         return record

@@ -54,6 +54,19 @@ class PluginSettings(BaseSettings):
     spool_max_bytes: int = Field(
         256 << 20, ge=1 << 20, description="bound of a worker's spool; the oldest records are dropped"
     )
+    metrics: bool = Field(True, description="Prometheus metrics in the proxy's registry")
+    sample_interval_s: float = Field(
+        5.0, ge=0.1, le=60, description="how often gauges are set and stale calls are looked for"
+    )
+    db_connections: bool = Field(
+        False, description="ask the proxy's database for its connections at each sample"
+    )
+    count_exact: bool = Field(
+        False, description="measure every run of LiteLLM's token counter by wrapping private parts of it"
+    )
+    count_incremental: bool = Field(
+        False, description="replace LiteLLM's token counter by an equal sum of remembered counts"
+    )
     open_timeout_s: float = Field(3600.0, gt=0, description="a call open for longer is closed as aborted")
     left_grace_s: float = Field(
         30.0, ge=0, le=3600, description="wait for an event after the proxy is done with a request's task"

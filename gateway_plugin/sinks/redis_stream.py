@@ -70,7 +70,8 @@ class RedisStreamSink:
         self._failures = 0
         self._retry_at = 0.0
         self._adopt_at = 0.0
-        self._dropped_while_writing = 0
+        self._in_write = 0
+        self._pushed_out = 0
         self.breaker_open = False
         self.counts: Counter[str] = Counter()
 
@@ -88,8 +89,12 @@ class RedisStreamSink:
             return
         if len(self._queue) >= self._queue_max:
             self._queue.popleft()
-            self._dropped_while_writing += 1
-            self.counts["dropped_queue_full"] += 1
+            if self._in_write > 0:
+                # Being written right now: lost only if the write fails.
+                self._in_write -= 1
+                self._pushed_out += 1
+            else:
+                self.counts["dropped_queue_full"] += 1
         self._queue.append(raw)
         self.counts["queued"] += 1
         if self._task is None or self._task.done():
@@ -163,35 +168,39 @@ class RedisStreamSink:
         return True
 
     async def _write_queue(self) -> bool:
-        batch = list(islice(self._queue, self._batch_max))
-        self._dropped_while_writing = 0
-        if not await self._send(batch):
-            return False
-        # Records that a full queue pushed out while they were written are already gone from the left end,
-        # and are no loss.
-        gone = min(self._dropped_while_writing, len(batch))
-        self.counts["dropped_queue_full"] -= gone
-        self._take(len(batch) - gone)
-        self.counts["written"] += len(batch)
-        return True
-
-    def _take(self, number: int) -> None:
-        for _ in range(min(number, len(self._queue))):
-            self._queue.popleft()
+        batch = self._take_up()
+        done = await self._send(batch)
+        self._put_down(batch, done)
+        if done:
+            self.counts["written"] += len(batch)
+        return done
 
     async def _to_spool(self) -> None:
         while self.spool is not None and self._queue:
-            batch = list(islice(self._queue, self._batch_max))
-            self._dropped_while_writing = 0
+            batch = self._take_up()
             try:
                 await asyncio.to_thread(self.spool.append, batch)
             except SpoolError as error:
+                self._put_down(batch, False)
                 self._spool_failed(error)
                 return
-            gone = min(self._dropped_while_writing, len(batch))
-            self.counts["dropped_queue_full"] -= gone
-            self._take(len(batch) - gone)
+            self._put_down(batch, True)
             self.counts["spooled"] += len(batch)
+
+    def _take_up(self) -> list[bytes]:
+        """Return the next batch; its records stay in the queue until they are stored elsewhere."""
+        batch = list(islice(self._queue, self._batch_max))
+        self._in_write, self._pushed_out = len(batch), 0
+        return batch
+
+    def _put_down(self, batch: list[bytes], stored: bool) -> None:
+        """Take a stored batch out of the queue; a full queue may have pushed some of it out meanwhile."""
+        if stored:
+            for _ in range(len(batch) - self._pushed_out):
+                self._queue.popleft()
+        else:
+            self.counts["dropped_queue_full"] += self._pushed_out
+        self._in_write = self._pushed_out = 0
 
     def _spool_failed(self, error: SpoolError) -> None:
         if not self.counts["spool_errors"]:

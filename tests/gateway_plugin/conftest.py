@@ -1,8 +1,14 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import pytest
+from hypothesis import settings
+
+# Machines that run tests are shared; time bounds are asserted where they matter.
+settings.register_profile("plugin", deadline=None)
+settings.load_profile("plugin")
 
 
 @pytest.fixture(autouse=True)
@@ -18,3 +24,11 @@ def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
             "PROMETHEUS_MULTIPROC_DIR",
         ):
             monkeypatch.delenv(name)
+
+
+@pytest.fixture(scope="session")
+def logger_class() -> Any:
+    """The callback class; importing it imports litellm, which takes seconds."""
+    from gateway_plugin.hook import AgentwattLogger
+
+    return AgentwattLogger

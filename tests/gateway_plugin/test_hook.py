@@ -87,13 +87,6 @@ def ours(bucket: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-@pytest.fixture(scope="session")
-def logger_class() -> Any:
-    from gateway_plugin.hook import AgentwattLogger
-
-    return AgentwattLogger
-
-
 @pytest.fixture
 async def probe(logger_class: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> AsyncIterator[Probe]:
     monkeypatch.setenv("AGENTWATT_PLUGIN__SECRET", "for tests")
@@ -230,10 +223,10 @@ async def test_a_request_whose_task_ends_without_any_event_is_closed_as_aborted(
     (call,) = probe.logger._recorder.open_calls.values()
     await asyncio.sleep(0)
     assert call.left_mono is not None
-    probe.logger._tick()
+    probe.logger._outputs.tick()
     assert len(probe.records) == 1, "the grace is not over"
     call.left_mono -= 100
-    probe.logger._tick()
+    probe.logger._outputs.tick()
     assert probe.records[-1]["outcome"] == "aborted"
 
 
@@ -423,3 +416,21 @@ async def test_very_large_and_very_deep_requests_pass(probe: Probe) -> None:
     assert time.process_time() - started < 1.0
     assert probe.logger.guarded_errors == {}
     assert len(orjson.dumps(ours(data["metadata"]))) <= 1024
+
+
+async def test_samples_and_final_records_reach_the_metrics(probe: Probe) -> None:
+    import prometheus_client
+
+    def calls() -> float:
+        labels = {"initiator": "user", "route": "chat", "outcome": "success"}
+        return prometheus_client.REGISTRY.get_sample_value("agentwatt_calls_total", labels) or 0.0
+
+    before = calls()
+    data = probe.request()
+    await probe.begin(data)
+    await probe.succeed(data)
+    assert calls() == before + 1
+    probe.logger._outputs.tick()
+    assert prometheus_client.REGISTRY.get_sample_value("agentwatt_open_calls") == 0
+    assert prometheus_client.REGISTRY.get_sample_value("agentwatt_telemetry_up") == 1
+    assert probe.logger.guarded_errors == {}
