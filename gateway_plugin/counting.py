@@ -24,12 +24,11 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
-import os
 import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar, Token
 from typing import Any
 
@@ -65,8 +64,8 @@ def _on_event_loop() -> bool:
     return True
 
 
-def _native_enabled() -> bool:
-    return os.environ.get("LITELLM_RUST", "").strip().lower() in {"1", "true", "yes", "on"}
+def _numbers(result: object) -> list[int]:
+    return [n for n in result.values() if isinstance(n, int)] if isinstance(result, Mapping) else []
 
 
 class Meter:
@@ -209,10 +208,11 @@ class Meter:
                 result = await inner(*args, **kwargs)
             finally:
                 _handed_over.reset(token)
-            if result and spent.calls == before and _native_enabled():
+            tokens = max(_numbers(result), default=0)
+            if tokens > 0 and spent.calls == before:
+                # Tokens without a run of the Python counter: the native one ran.
                 ms = (time.perf_counter() - begin) * 1e3
-                numbers = [n for n in dict(result).values() if isinstance(n, int)]
-                self._enter(spent, Count("auth", ms, max(numbers, default=None), "native", False))
+                self._enter(spent, Count("auth", ms, tokens, "native", on_loop=False))
             return result
 
         return timed

@@ -16,7 +16,6 @@ import threading
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any, Final
 
 import orjson
@@ -32,8 +31,6 @@ _STRICT: Final = (
 _SPACES_MAX: Final = 48
 #: Messages that are looked up together: enough to make the look-up cheap, few enough to fill soon.
 BLOCK: Final = 16
-#: Types that JSON text tells apart.
-_WORDS: Final = frozenset({str, type(None)})
 
 
 class StockRaised(Exception):
@@ -53,6 +50,15 @@ def faithful(value: Any) -> bytes:
         ValueError: *value* holds something else than plain data, or is nested too deeply or in a circle.
     """
     return marshal.dumps(value, 2)
+
+
+def _words_only(messages: Sequence[dict[str, Any]]) -> bool:
+    """Return whether all values are strings or None: types that JSON text tells apart."""
+    for message in messages:
+        for value in message.values():
+            if type(value) is not str and value is not None:
+                return False
+    return True
 
 
 class Space:
@@ -168,10 +174,10 @@ class PieceCounter:
 
     def _block(self, frame: Frame, block: Sequence[dict[str, Any]]) -> tuple[int, bool]:
         try:
-            if set(map(type, chain.from_iterable(map(dict.values, block)))) <= _WORDS:
+            if _words_only(block):
                 kind, raw = frame.space.word_blocks, orjson.dumps(block)
             else:
-                kind, raw = frame.space.blocks, faithful(list(block))
+                kind, raw = frame.space.blocks, faithful(block)
         except (TypeError, ValueError):
             kind, raw = frame.space.blocks, None
         key = None if raw is None else kind.key(raw)
@@ -191,10 +197,9 @@ class PieceCounter:
 
     def _one(self, frame: Frame, message: dict[str, Any]) -> int:
         """Count one message: under its JSON text when it consists of strings, else under its exact bytes."""
+        if not _words_only((message,)):
+            return self._structured(frame, message)
         words = frame.space.words
-        for value in message.values():
-            if type(value) is not str and value is not None:
-                return self._structured(frame, message)
         try:
             key = words.key(orjson.dumps(message))
         except TypeError:  # a lone surrogate, or a key that is not a string

@@ -67,7 +67,7 @@ def outcome(function: Any, *args: Any, **kwargs: Any) -> tuple[str, Any]:
     """The result, or the error's type and text: both must be LiteLLM's own."""
     try:
         return "result", function(*copy.deepcopy(args), **copy.deepcopy(kwargs))
-    except Exception as error:  # noqa: BLE001 - whatever LiteLLM raises, ours must raise too
+    except Exception as error:  # noqa: BLE001 - whatever LiteLLM raises is the expected outcome
         return type(error).__name__, str(error)
 
 
