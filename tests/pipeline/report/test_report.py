@@ -226,6 +226,13 @@ def test_numbers_are_short_and_unknown_is_not_zero(value: float | None, shown: s
     assert text.number(value) == shown
 
 
+@pytest.mark.parametrize(
+    ("hours", "shown"), [(168, "7.00 days"), (24.5, "24.5 hours"), (0.25, "15.0 minutes")]
+)
+def test_lengths_of_time_are_written_in_the_unit_that_suits_them(hours: float, shown: str) -> None:
+    assert text.duration(hours) == shown
+
+
 def test_figures_serialise_by_name(tmp_path: Path) -> None:
     computed = figures.compute(build(tmp_path, [event("a", MONDAY)]), Settings())
     assert list(computed.to_dict()) == list(figures.NAMES)
