@@ -195,6 +195,8 @@ def headlines(figures: Mapping[str, Mapping[str, Any]]) -> list[Line]:
     agents = figures["agents_per_megawatt"]
     for row in agents.get("values") or ():
         name = f"{row['state'].replace('_', '-')}, {row['tier']}, {row['boundary']}"
+        if row["synthetic"]:
+            name += ", synthetic"
         shown = number(row["value"])
         if row["value_upper"] > row["value"]:
             shown += f" to {number(row['value_upper'])}"
