@@ -199,7 +199,7 @@ def sequences_in(kv_gb: float, gib_per_sequence: float) -> float:
 
 
 def replicas_for_rate(requests_per_s: float, concurrency: int, request_s: float) -> int:
-    """Replicas for a request rate when each sustains ``concurrency`` calls of ``request_s`` (Little's law)."""
+    """Replicas for a request rate when each sustains ``concurrency`` calls of ``request_s`` (Little)."""
     return ceil_div(exact(requests_per_s) * exact(request_s), concurrency)
 
 

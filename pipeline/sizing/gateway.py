@@ -202,7 +202,7 @@ def size(
         bound = "availability"
     else:
         bound = "counting" if counted <= served else "requests"
-    most = max(replicas, 2 * warm)
+    most = max(replicas + 1, 2 * warm + spare_replicas)
     return Gateway(
         counter=counting.kind,
         admissions_per_s_worker=counted,

@@ -51,7 +51,8 @@ class Round:
 
     ``ttft_ms`` and ``itl_ms`` are at the percentiles of the SLO; None: the tool did not report them.
     ``goodput_source`` says how goodput was obtained: requests | reported | percentiles | given.
-    ``started_s`` and ``ended_s`` are epoch seconds, for pairing with power.
+    ``started_s`` and ``ended_s`` are epoch seconds, for pairing with power. ``offered``: the rate was set by
+    the tool; ``saturating``: the tool sent as fast as it could.
     """
 
     rate: float
@@ -65,6 +66,7 @@ class Round:
     started_s: float | None = None
     ended_s: float | None = None
     saturating: bool = False
+    offered: bool = True
 
     @property
     def goodput_share(self) -> float:
@@ -112,6 +114,16 @@ class Knee:
         return self.at.goodput_tok_s
 
 
+def _by_load(rounds: Sequence[Round]) -> list[Round]:
+    """Rounds by increasing load; in a closed loop the rate falls past the knee, so concurrency orders."""
+    closed = not any(r.offered for r in rounds) and all(r.concurrency is not None for r in rounds)
+
+    def load(r: Round) -> tuple[bool, float, float]:
+        return r.saturating, (r.concurrency or 0.0) if closed else r.rate, r.throughput_tok_s
+
+    return sorted(rounds, key=load)
+
+
 def find_knee(rounds: Sequence[Round], slo: KneeSlo) -> Knee:
     """The knee under a declared SLO.
 
@@ -125,7 +137,7 @@ def find_knee(rounds: Sequence[Round], slo: KneeSlo) -> Knee:
         raise SizingError("declare a TTFT or an ITL target: a capacity without its SLO means nothing")
     if len(rounds) < 2:
         raise NoKnee(f"{len(rounds)} round: a sweep needs at least two")
-    ordered = sorted(rounds, key=lambda r: (r.saturating, r.rate, r.throughput_tok_s))
+    ordered = _by_load(rounds)
     last: Round | None = None
     for round_ in ordered:
         missed = breaks(round_, slo)

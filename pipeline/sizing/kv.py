@@ -74,7 +74,8 @@ def budget(
     if left <= 0:
         raise SizingError(
             f"no room for KV cache: {float(usable):.1f} GB usable, "
-            f"{float(exact(weights_per_gpu_gb)):.1f} GB weights, {activations_gb + overhead_gb:.1f} GB activations and overhead"
+            f"{float(exact(weights_per_gpu_gb)):.1f} GB weights, "
+            f"{activations_gb + overhead_gb:.1f} GB activations and overhead"
         )
     return KvBudget(plain(left), plain(left * gpus))
 

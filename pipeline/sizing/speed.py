@@ -118,9 +118,9 @@ def timing(machine: Machine, work: Work, requests: int) -> Timing:
     """Latencies of a replica that keeps ``requests`` calls in flight (closed loop).
 
     Decode alone takes (weights + requests x cache) / bandwidth per token. Prefill takes the share ``u`` of
-    the time, so steps stretch to 1 / (1 - u); u = calls per second x prefill time, and calls per second follow
-    from the duration of a call (Little's law), which gives u in closed form. Time to first token is the P95
-    prefill plus the P95 wait for the prefill of others (exponential tail).
+    the time, so steps stretch to 1 / (1 - u); u = calls per second x prefill time, and calls per second
+    follow from the duration of a call (Little's law), which gives u in closed form. Time to first token is
+    the P95 prefill plus the P95 wait for the prefill of others (exponential tail).
     """
     if requests < 1:
         raise SizingError("at least one request in flight is needed")
