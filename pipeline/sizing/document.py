@@ -6,9 +6,12 @@ number; a plan file must not turn a figure into a string without saying so.
 
 from __future__ import annotations
 
+import dataclasses
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, Final
 
 import yaml
@@ -103,6 +106,26 @@ def _walk(node: yaml.Node, path: str, lines: dict[str, int], name: str) -> None:
             here = f"{path}[{index}]"
             lines[here] = item.start_mark.line + 1
             _walk(item, here, lines, name)
+
+
+def rounded(value: Any) -> Any:
+    """Six significant digits for floats, plain containers otherwise, null for what is not finite."""
+    if isinstance(value, bool) or value is None or isinstance(value, int | str):
+        return value
+    if isinstance(value, Fraction):
+        return rounded(float(value))
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            return None
+        short = float(f"{value:.6g}")
+        return int(short) if short == int(short) and abs(short) >= 1e6 else short
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: rounded(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {str(k): rounded(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [rounded(v) for v in value]
+    return str(value)
 
 
 def dump(data: Any) -> str:

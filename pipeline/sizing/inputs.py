@@ -76,7 +76,8 @@ SPECS: Final[tuple[Spec, ...]] = (
     # -- model
     Spec("model.weights_gb", "number", "GB",
          "weights of the model; overrides the count from config.json", low=0),
-    Spec("model.active_params_b", "number", "billion", "parameters a token visits; overrides config.json", low=0),
+    Spec("model.active_params_b", "number", "billion",
+         "parameters a token visits; overrides config.json", low=0),
     Spec("model.layers", "count", "layers", "layers with a full cache, without config.json", low=1),
     Spec("model.kv_heads", "count", "heads", "KV heads, without config.json", low=1),
     Spec("model.head_dim", "count", "elements", "head dimension, without config.json", low=1),

@@ -6,11 +6,9 @@ give the same bytes, and two weeks can be compared line by line.
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import math
 from collections.abc import Mapping
-from fractions import Fraction
 from typing import Any, Final
 
 from pipeline.sizing import (
@@ -37,26 +35,6 @@ _OUTPUTS: Final = {
 
 #: An output without ceilings, so that the tornado still ranks inputs that move no whole GPU.
 _SMOOTH: Final = {"agents": "mean_concurrency", "throughput": "required_tok_s"}
-
-
-def rounded(value: Any) -> Any:
-    """Six significant digits for floats, plain containers otherwise, null for what is not finite."""
-    if isinstance(value, bool) or value is None or isinstance(value, int | str):
-        return value
-    if isinstance(value, Fraction):
-        return rounded(float(value))
-    if isinstance(value, float):
-        if not math.isfinite(value):
-            return None
-        short = float(f"{value:.6g}")
-        return int(short) if short == int(short) and abs(short) >= 1e6 else short
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: rounded(getattr(value, f.name)) for f in dataclasses.fields(value)}
-    if isinstance(value, Mapping):
-        return {str(k): rounded(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [rounded(v) for v in value]
-    return str(value)
 
 
 def stated_values(plan: Plan) -> dict[str, Any]:
@@ -136,7 +114,7 @@ def compute(plan: Plan) -> dict[str, Any]:
     values = stated_values(plan)
     body = _agents(plan, values) if plan.method == "agents" else _throughput(plan, values)
     inputs = {key: one.to_dict() for key, one in plan.inputs.items()}
-    fingerprint = hashlib.sha256(document.dump(rounded(inputs)).encode()).hexdigest()[:16]
+    fingerprint = hashlib.sha256(document.dump(document.rounded(inputs)).encode()).hexdigest()[:16]
     report = {
         "plan": {
             "version": VERSION,
@@ -157,7 +135,7 @@ def compute(plan: Plan) -> dict[str, Any]:
         },
         "inputs": inputs,
     }
-    return {key: rounded(part) for key, part in report.items()}
+    return {key: document.rounded(part) for key, part in report.items()}
 
 
 def _agents(plan: Plan, values: dict[str, Any]) -> dict[str, Any]:
@@ -218,7 +196,11 @@ def _agents(plan: Plan, values: dict[str, Any]) -> dict[str, Any]:
         },
         "queue": _queue(demand.mean, chosen),
         "scenarios": list(regimes.scenarios(chosen.baseline)),
-        "gateway": {"mean_rps": rps, **rounded(gate), "fragments": gateway_config.fragments(gate, values)},
+        "gateway": {
+            "mean_rps": rps,
+            **document.rounded(gate),
+            "fragments": gateway_config.fragments(gate, values),
+        },
         "money": costing.money_of(
             values,
             plan.currency,

@@ -1,0 +1,33 @@
+"""Shared fixtures of the sizing tests."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+EXAMPLES = ROOT / "docs" / "examples"
+
+
+def _load(name: str) -> Any:
+    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="session")
+def models() -> Any:
+    """Reduced configurations of public models."""
+    return _load("model_configs")
+
+
+@pytest.fixture(scope="session")
+def examples() -> Path:
+    """Folder of the example plans."""
+    return EXAMPLES
