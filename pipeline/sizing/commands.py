@@ -104,6 +104,9 @@ def run(
         Path | None, typer.Option(help="Folder of dashboards, rules and autoscalers, for the checks.")
     ] = None,
     engine: Annotated[str | None, typer.Option(help="Engine command line, for the checks.")] = None,
+    fragments: Annotated[
+        Path | None, typer.Option(help="Folder for the matching config.yaml and values.yaml fragments.")
+    ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Exit 5 when a check fails.")] = False,
     form: FormatOption = Format.yaml,
 ) -> None:
@@ -129,6 +132,8 @@ def run(
                 engine=engine,
             )
         )
+        if fragments is not None:
+            _write_fragments(report, fragments)
     except SizingError as error:
         _fail(error)
     report["checks"] = [asdict(c) for c in found]
@@ -138,6 +143,20 @@ def run(
         typer.echo(f"check failed: {check.id}: {check.evidence}", err=True)
     if strict and failed:
         raise typer.Exit(EXIT_THRESHOLD)
+
+
+def _write_fragments(report: dict[str, Any], folder: Path) -> None:
+    gateway = report["results"].get("gateway")
+    if gateway is None:
+        raise SizingError("fragments come from a plan of the method agents")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in ("config_yaml", "values_yaml"):
+            path = folder / name.replace("_", ".")
+            path.write_text(document.dump(gateway["fragments"][name]), encoding="utf-8")
+            typer.echo(f"wrote {path}", err=True)
+    except OSError as error:
+        raise SizingError(f"{folder}: {error.strerror or error}") from error
 
 
 def _texts(folder: Path) -> list[tuple[str, str]]:
@@ -191,26 +210,6 @@ def _slo(ttft: float | None, ttft_p: str, itl: float | None, itl_p: str, share: 
     return knee.KneeSlo(ttft, ttft_p.lower(), itl, itl_p.lower(), share)
 
 
-def _samples(path: Path) -> list[tuple[float, float]]:
-    """Power samples: CSV of epoch seconds and watts, with or without a header."""
-    import csv
-
-    rows: list[tuple[float, float]] = []
-    try:
-        with path.open(encoding="utf-8", newline="") as stream:
-            for number, row in enumerate(csv.reader(stream), 1):
-                try:
-                    rows.append((float(row[0]), float(row[1])))
-                except (ValueError, IndexError) as error:
-                    if number > 1:
-                        raise SizingError(
-                            f"{path}:{number}: two numbers, epoch s and W, are needed"
-                        ) from error
-    except OSError as error:
-        raise SizingError(f"{path}: {error.strerror or error}") from error
-    return rows
-
-
 @knee_app.command("run")
 def find(
     results: Annotated[list[Path], typer.Argument(help="Result files or folders of one load tool.")],
@@ -238,7 +237,9 @@ def find(
             cost = knee.eur_per_million_tokens(tco.money(replica_hour), found.goodput_tok_s)
             result["cost_per_million_tokens"] = str(cost.quantize(tco.money("0.001")))
         if power is not None:
-            result["energy"] = document.rounded(knee.pair_power(found.at, _samples(power), boundary=boundary))
+            result["energy"] = document.rounded(
+                knee.pair_power(found.at, sweep.read_power(power), boundary=boundary)
+            )
         result["sweep"] = document.rounded(sorted(rounds, key=lambda r: r.rate))
     except SizingError as error:
         _fail(error)

@@ -213,7 +213,7 @@ def agents(plan: Plan, values: Values) -> AgentsFigures:
             best = found
     if best is None:
         raise SizingError("no replica holds: " + "; ".join(refused))
-    nodes = fleet.nodes_for(best.gpus, per_node)
+    nodes = fleet.reserve(fleet.nodes_for(best.gpus, per_node), values["fleet.reserved_share"])
     need = plain(exact(demand.sequences) * exact(round(best.gib_per_sequence, 9)))
     return AgentsFigures(
         demand, best, need, nodes, fleet.with_headroom(nodes, values["fleet.headroom"]), tuple(refused)
@@ -238,6 +238,7 @@ def throughput(values: Values) -> fleet.Chain:
         gpu_tok_s=values["demand.gpu_tok_s"],
         gpus_per_node=int(values["hardware.gpus_per_node"]),
         headroom=values["fleet.headroom"],
+        reserved_share=values["fleet.reserved_share"],
     )
 
 

@@ -108,6 +108,7 @@ def throughput_chain(
     gpu_tok_s: float,
     gpus_per_node: int,
     headroom: float,
+    reserved_share: float = 0.0,
 ) -> Chain:
     """Demand to nodes, keeping the intermediate figures."""
     peak = peak_tok_s(requests_per_day, output_tokens, peak_factor, active_hours)
@@ -119,7 +120,7 @@ def throughput_chain(
         rho_max=rho_max,
         gpu_tok_s=gpu_tok_s,
     )
-    nodes = nodes_for(gpus, gpus_per_node)
+    nodes = reserve(nodes_for(gpus, gpus_per_node), reserved_share)
     final = with_headroom(nodes, headroom)
     return Chain(
         average_tok_s=average_tok_s(requests_per_day, output_tokens),

@@ -111,6 +111,8 @@ SPECS: Final[tuple[Spec, ...]] = (
     Spec("fleet.context", "text", "name", "context a sequence is sized at: p50, p95 or max", "max", _AGENTS),
     Spec("fleet.sequence_multiple", "count", "sequences",
          "sequences are rounded up to a multiple of this", 1, _AGENTS, low=1),
+    Spec("fleet.reserved_share", "number", "share",
+         "nodes kept free for evals, re-embedding and rollback", 0.0, _CHAT, low=0, high=0.9),
     Spec("fleet.margin", "number", "share",
          "margin on top of the concurrency sized for", 0.0, _AGENTS, low=0, high=5),
     # -- people

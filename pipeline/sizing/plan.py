@@ -198,6 +198,7 @@ def _agents(plan: Plan, values: dict[str, Any]) -> dict[str, Any]:
         "scenarios": list(regimes.scenarios(chosen.baseline)),
         "gateway": {
             "mean_rps": rps,
+            "limit_multiplier": 1 if values["gateway.redis"] else gate.limit_multiplier_without_redis,
             **document.rounded(gate),
             "fragments": gateway_config.fragments(gate, values),
         },
@@ -236,7 +237,10 @@ def _queue(mean_concurrency: float, chosen: evaluation.Candidate) -> dict[str, A
     """Wait for a free slot of the working replicas, were calls to arrive at random around the mean."""
     slots = chosen.ceiling.requests * chosen.replicas
     call_s = chosen.ceiling.at.call_s
-    wait = queueing.wait_quantile_s(slots, mean_concurrency / call_s, call_s, 0.95)
+    arrivals = mean_concurrency / call_s
+    wait = queueing.wait_quantile_s(slots, arrivals, call_s, 0.95)
+    budget_s = max(0.0, chosen.baseline.slo.ttft_ms - chosen.ceiling.at.ttft_ms) / 1e3
+    needed = queueing.smallest_servers(arrivals, call_s, target_wait_s=budget_s)
     return {
         "model": "M/M/c over the slots of the working replicas (Erlang C), at the mean concurrency",
         "slots": slots,
@@ -244,6 +248,9 @@ def _queue(mean_concurrency: float, chosen: evaluation.Candidate) -> dict[str, A
         "utilisation": mean_concurrency / slots,
         "probability_of_waiting": queueing.erlang_c(slots, mean_concurrency),
         "wait_p95_s": wait,
+        "wait_allowed_s": budget_s,
+        "slots_needed": needed,
+        "holds": slots >= needed,
         "reason": None if math.isfinite(wait) else "the mean alone fills every slot: the queue has no bound",
     }
 

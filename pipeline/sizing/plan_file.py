@@ -14,7 +14,7 @@ from typing import Any, Final, get_args
 
 from pipeline.sizing import document
 from pipeline.sizing import plan_parts as parts
-from pipeline.sizing.concurrency import Duty, Profile, combine
+from pipeline.sizing.concurrency import Duty, Profile, combine, published_split
 from pipeline.sizing.geometry import Geometry
 from pipeline.sizing.inputs import BY_KEY, SECTIONS, SPECS, Input, Method, Spec, default_input
 from pipeline.sizing.plan_parts import DATE, TAGS, PlanError, Problems, is_number
@@ -96,7 +96,7 @@ def parse(text: str, name: str = "<plan>", folder: Path | None = None) -> Plan:
     inputs = _inputs(data, doc, problems)
     geometry = parts.geometry(data.get("model_config"), folder or Path(), problems)
     _required(method, inputs, geometry, problems)
-    profiles = parts.profiles(data.get("profiles"), problems)
+    profiles = _people(data.get("profiles"), method, inputs, problems)
     samples, samples_from = parts.samples(data.get("concurrency_by_hour"), problems)
     offers = parts.offers(data.get("offers"), problems)
     chance = data.get("uncertainty") or {}
@@ -251,12 +251,32 @@ def _required(
     counter = inputs.get("gateway.counter")
     if counter is not None and counter.value not in ("stock", "incremental"):
         problems.add("gateway.counter", f"stock or incremental, not {counter.value!r}")
+    elif counter is not None and counter.value == "incremental":
+        for key in ("gateway.count_wall_s", "gateway.count_cpu_s"):
+            if inputs[key].is_default:
+                problems.add("gateway.counter", f"{key}: state what the incremental counter was measured at")
     if method == "agents" and "people.duty_cycle" in inputs:
         try:
             duty_of(inputs)
         except SizingError as error:
             key, _, message = str(error).partition(": ")
             problems.add(key, message)
+
+
+def _people(
+    entries: Any, method: Method, inputs: Mapping[str, Input], problems: Problems
+) -> tuple[Profile, ...]:
+    """Profiles as stated, or ``published``: the people of the plan over the published profiles."""
+    if entries != "published":
+        return parts.profiles(entries, problems)
+    people = inputs.get("people.active")
+    if method != "agents" or people is None or problems.found:
+        return ()
+    duty = duty_of(inputs)
+    if "measured" in (duty.rho_tag, duty.amplification_tag):
+        problems.add("profiles", "published profiles must not divide a measured duty cycle")
+        return ()
+    return published_split(float(people.value), duty)
 
 
 def duty_of(inputs: Mapping[str, Input]) -> Duty:

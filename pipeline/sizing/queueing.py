@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final
 
-from pipeline.sizing.units import OutOfRange, SizingError, positive
+from pipeline.sizing.units import OutOfRange, SizingError, exact, positive
 
 #: Published table: TTFT P99 target in ms, highest utilisation (article of 16 June 2026).
 RHO_MAX_TABLE: Final[tuple[tuple[float, float], ...]] = ((200, 0.55), (300, 0.63), (400, 0.70), (500, 0.75))
@@ -117,11 +117,9 @@ def rho_max_published(ttft_p99_ms: float, table: Sequence[tuple[float, float]] =
         )
     for (x0, y0), (x1, y1) in pairwise(table):
         if ttft_p99_ms <= x1:
-            if ttft_p99_ms == x0:
-                return y0
-            if ttft_p99_ms == x1:
-                return y1
-            return y0 + (y1 - y0) * (ttft_p99_ms - x0) / (x1 - x0)
+            # In exact arithmetic, so that 350 ms gives 0.665 and not its neighbour.
+            slope = (exact(y1) - exact(y0)) / (exact(x1) - exact(x0))
+            return float(exact(y0) + slope * (exact(ttft_p99_ms) - exact(x0)))
     raise AssertionError("unreachable: the range was checked")
 
 

@@ -7,6 +7,7 @@ bound from percentiles. Results of different tools are not the same measurement;
 
 from __future__ import annotations
 
+import csv
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -271,3 +272,25 @@ def _vllm_requests(data: Mapping[str, Any], slo: KneeSlo) -> float:
         gaps.append(sum(values) / len(values) * 1e3 if values else None)
     ttfts = [float(t) * 1e3 for t in data["ttfts"]]
     return share_within(ttfts, gaps, [float(n) for n in data["output_lens"]], slo)
+
+
+def read_power(path: Path) -> list[tuple[float, float]]:
+    """Power samples from a CSV of epoch seconds and watts, with or without a header.
+
+    Raises:
+        SweepError: unreadable, or a row is not two numbers.
+    """
+    rows: list[tuple[float, float]] = []
+    try:
+        with path.open(encoding="utf-8", newline="") as stream:
+            for number, row in enumerate(csv.reader(stream), 1):
+                try:
+                    rows.append((float(row[0]), float(row[1])))
+                except (ValueError, IndexError) as error:
+                    if number > 1:
+                        raise SweepError(
+                            f"{path}:{number}: two numbers, epoch s and W, are needed"
+                        ) from error
+    except OSError as error:
+        raise SweepError(f"{path}: {error.strerror or error}") from error
+    return rows

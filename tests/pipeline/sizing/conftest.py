@@ -31,3 +31,10 @@ def models() -> Any:
 def examples() -> Path:
     """Folder of the example plans."""
     return EXAMPLES
+
+
+@pytest.fixture
+def week_report() -> dict[str, Any]:
+    """A figures report of a measured week."""
+    found: dict[str, Any] = _load("figures").report()
+    return found

@@ -25,7 +25,8 @@ QWEN3_30B_A3B: dict[str, Any] = {
 }  # fmt: skip
 
 DEEPSEEK_V3: dict[str, Any] = {
-    "model_type": "deepseek_v3", "num_hidden_layers": 61, "num_attention_heads": 128, "num_key_value_heads": 128,
+    "model_type": "deepseek_v3", "num_hidden_layers": 61, "num_attention_heads": 128,
+    "num_key_value_heads": 128,
     "hidden_size": 7168, "intermediate_size": 18432, "moe_intermediate_size": 2048, "n_routed_experts": 256,
     "n_shared_experts": 1, "num_experts_per_tok": 8, "first_k_dense_replace": 3, "moe_layer_freq": 1,
     "kv_lora_rank": 512, "q_lora_rank": 1536, "qk_rope_head_dim": 64, "qk_nope_head_dim": 128,

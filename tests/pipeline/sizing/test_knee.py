@@ -87,7 +87,10 @@ def test_sweep_without_target_or_figure_is_refused(rounds: list[Round], slo: Kne
 
 def test_drop_beyond_the_threshold_is_a_regression() -> None:
     base = knee.find_knee(ARTICLE, SLO)
-    slower = [replace(r, goodput_tok_s=r.goodput_tok_s * 0.9, throughput_tok_s=r.throughput_tok_s * 0.9) for r in ARTICLE]
+    slower = [
+        replace(r, goodput_tok_s=r.goodput_tok_s * 0.9, throughput_tok_s=r.throughput_tok_s * 0.9)
+        for r in ARTICLE
+    ]
     result = knee.compare_knees(base, knee.find_knee(slower, SLO))
     assert result.regressed
     assert result.goodput_change == pytest.approx(-0.1)

@@ -114,7 +114,7 @@ def test_cobatching_is_measured_for_two_long_requests_and_a_lower_bound_beyond()
 
 
 def test_decode_takes_nine_tenths_of_the_time_when_the_cache_hits() -> None:
-    """The published split is 91.0 to 98.6 % in decode; at 98 % hit and one request it must come out of here."""
+    """The published split is 91.0 to 98.6 % in decode; it must come out at a hit of 98 %."""
     lone = speed.timing(MACHINE, replace(WORK, hit=0.98), 1)
     assert 0.91 <= lone.decode_share <= 0.986
 

@@ -16,11 +16,21 @@ SLO = KneeSlo(ttft_ms=500, itl_ms=50)
 
 def _stats(mean: float, **percentiles: float) -> dict[str, Any]:
     grid = {"p50": mean, "p90": mean, "p95": mean, "p99": mean, **percentiles}
-    return {"successful": {"mean": mean, "max": grid["p99"], "percentiles": grid}, "errored": {}, "incomplete": {}}
+    return {
+        "successful": {"mean": mean, "max": grid["p99"], "percentiles": grid},
+        "errored": {},
+        "incomplete": {},
+    }
 
 
 def guidellm(
-    rate: float | None, ttft_p99: float, share: float, *, kind: str = "poisson", keep: bool = True, start: float = 0.0
+    rate: float | None,
+    ttft_p99: float,
+    share: float,
+    *,
+    kind: str = "poisson",
+    keep: bool = True,
+    start: float = 0.0,
 ) -> dict[str, Any]:
     """One benchmark; ``share`` of ten requests keeps the target."""
     good = round(share * 10)
@@ -53,7 +63,11 @@ def guidellm(
 
 
 def report(*benchmarks: dict[str, Any]) -> dict[str, Any]:
-    return {"metadata": {"version": 2, "guidellm_version": "0.7.3"}, "config": {}, "benchmarks": list(benchmarks)}
+    return {
+        "metadata": {"version": 2, "guidellm_version": "0.7.3"},
+        "config": {},
+        "benchmarks": list(benchmarks),
+    }
 
 
 def aiperf(rate: float, ttft_p99: float, **extra: Any) -> dict[str, Any]:
@@ -63,7 +77,14 @@ def aiperf(rate: float, ttft_p99: float, **extra: Any) -> dict[str, Any]:
         "request_throughput": {"unit": "requests/sec", "avg": rate},
         "output_token_throughput": {"unit": "tokens/sec", "avg": 100.0 * rate},
         "request_count": {"unit": "requests", "avg": 200.0},
-        "time_to_first_token": {"unit": "ms", "avg": 90.0, "p50": 90.0, "p95": 200.0, "p99": ttft_p99, "max": ttft_p99},
+        "time_to_first_token": {
+            "unit": "ms",
+            "avg": 90.0,
+            "p50": 90.0,
+            "p95": 200.0,
+            "p99": ttft_p99,
+            "max": ttft_p99,
+        },
         "inter_token_latency": {"unit": "ms", "avg": 20.0, "p95": 25.0, "p99": 30.0, "max": 35.0},
         "input_config": {"loadgen": {"request_rate": rate}},
         "start_time": "2026-11-20T10:00:00",
@@ -116,7 +137,9 @@ def test_guidellm_sweep_gives_its_knee_from_the_requests_themselves(tmp_path: Pa
 
 
 def test_goodput_without_requests_is_a_lower_bound_from_percentiles(tmp_path: Path) -> None:
-    path = write(tmp_path, "sweep.json", report(guidellm(5.0, 9000, 0, keep=False), guidellm(1.0, 300, 0, keep=False)))
+    path = write(
+        tmp_path, "sweep.json", report(guidellm(5.0, 9000, 0, keep=False), guidellm(1.0, 300, 0, keep=False))
+    )
     broken, good = sweep.read_sweep([path], SLO)
     assert broken.goodput_source == "percentiles"
     assert broken.goodput_tok_s == pytest.approx(500.0 * 0.95)  # P95 keeps the target, P99 does not
@@ -160,7 +183,11 @@ def test_aiperf_goodput_per_second_is_used_without_a_count(tmp_path: Path) -> No
 
 
 def test_vllm_results_one_a_file_or_one_a_line(tmp_path: Path) -> None:
-    rounds = [vllm(2.0, 100.0, request_goodput=2.0), vllm(4.0, 400.0, request_goodput=3.9), vllm("inf", 8000.0, request_goodput=1.0)]
+    rounds = [
+        vllm(2.0, 100.0, request_goodput=2.0),
+        vllm(4.0, 400.0, request_goodput=3.9),
+        vllm("inf", 8000.0, request_goodput=1.0),
+    ]
     (tmp_path / "appended.json").write_text("\n".join(json.dumps(r) for r in rounds), encoding="utf-8")
     found = knee.find_knee(sweep.read_sweep([tmp_path / "appended.json"], SLO), SLO)
     assert (found.at.rate, found.broke_at.saturating) == (4.0, True)
