@@ -18,6 +18,9 @@ _MULTI_HEAD_TYPES: Final = frozenset(
     {"gpt2", "gptj", "gpt_neox", "opt", "bloom", "llama", "phi", "mpt", "stablelm", "codegen", "gpt_neo"}
 )
 
+#: Model types that share input and output embedding when the configuration does not say.
+_TIED_BY_DEFAULT: Final = ("gemma", "gpt2", "cohere", "falcon", "bloom")
+
 
 @dataclass(frozen=True, slots=True)
 class Experts:
@@ -142,7 +145,7 @@ def parse_config(config: Mapping[str, Any]) -> Geometry:
         intermediate=read.optional("intermediate_size", "ffn_hidden_size", "n_inner", "ffn_dim")
         or 4 * hidden,
         vocabulary=read.required("vocab_size", why="the embedding is part of the weights"),
-        tied=bool(text.get("tie_word_embeddings", config.get("tie_word_embeddings", False))),
+        tied=bool(text.get("tie_word_embeddings", model_type.startswith(_TIED_BY_DEFAULT))),
         gated_mlp=_gated(text, model_type),
         dtype_bytes=_dtype_bytes(text),
         max_context=read.optional("max_position_embeddings", "n_positions", "max_sequence_length"),

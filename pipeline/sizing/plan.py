@@ -12,27 +12,20 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from pipeline.sizing import (
-    costing,
     document,
     evaluation,
     gateway_config,
+    outputs,
     queueing,
     regimes,
     speed,
     uncertainty,
 )
+from pipeline.sizing.inputs import BY_KEY
 from pipeline.sizing.plan_file import Plan
 from pipeline.sizing.units import SizingError
 
 VERSION: Final = 1
-_OUTPUTS: Final = {
-    "agents": (
-        "mean_concurrency", "sequences", "requests_per_replica", "gpus", "nodes", "tpot_ms", "ttft_ms",
-        "gateway_workers",
-    ),
-    "throughput": ("peak_tok_s", "required_tok_s", "gpus", "nodes"),
-}  # fmt: skip
-
 #: An output without ceilings, so that the tornado still ranks inputs that move no whole GPU.
 _SMOOTH: Final = {"agents": "mean_concurrency", "throughput": "required_tok_s"}
 
@@ -40,38 +33,6 @@ _SMOOTH: Final = {"agents": "mean_concurrency", "throughput": "required_tok_s"}
 def stated_values(plan: Plan) -> dict[str, Any]:
     """Values by key, as stated or by default."""
     return {key: one.value for key, one in plan.inputs.items()}
-
-
-def headline(plan: Plan, values: Mapping[str, Any]) -> dict[str, float]:
-    """The few outputs that get an interval.
-
-    Raises:
-        SizingError: no fleet exists for these values.
-    """
-    if plan.method == "throughput":
-        chain = evaluation.throughput(values)
-        return {
-            "peak_tok_s": chain.peak_tok_s,
-            "required_tok_s": chain.required_tok_s,
-            "gpus": chain.gpus,
-            "nodes": chain.nodes_with_headroom,
-        }
-    figures = evaluation.agents(plan, values)
-    gate = evaluation.gateway_of(values, _mean_rps(values), figures.demand.sequences)
-    return {
-        "mean_concurrency": figures.demand.mean,
-        "sequences": figures.demand.sequences,
-        "requests_per_replica": figures.chosen.ceiling.requests,
-        "gpus": figures.chosen.gpus,
-        "nodes": figures.nodes_with_headroom,
-        "tpot_ms": figures.chosen.ceiling.at.tpot_ms,
-        "ttft_ms": figures.chosen.ceiling.at.ttft_ms,
-        "gateway_workers": gate.workers,
-    }
-
-
-def _mean_rps(values: Mapping[str, Any]) -> float:
-    return float(values["people.active"] * values["calls.per_human_hour"] / 3600)
 
 
 def intervals(plan: Plan) -> dict[str, Any]:
@@ -86,7 +47,8 @@ def intervals(plan: Plan) -> dict[str, Any]:
     values = stated_values(plan)
 
     def model(drawn: Mapping[str, float]) -> dict[str, float]:
-        return headline(plan, {**values, **drawn})
+        whole = {k: round(v) if BY_KEY[k].kind == "count" else v for k, v in drawn.items()}
+        return outputs.headline(plan, {**values, **whole})
 
     spread = uncertainty.monte_carlo(
         model, ranges, draws=plan.draws, seed=plan.seed, confidence=plan.confidence
@@ -94,7 +56,7 @@ def intervals(plan: Plan) -> dict[str, Any]:
     return {
         "method": f"{plan.draws} triangular draws, seed {plan.seed}, central {plan.confidence:.0%}",
         "infeasible_share": next(iter(spread.values())).infeasible / plan.draws,
-        "outputs": {name: [spread[name].low, spread[name].high] for name in _OUTPUTS[plan.method]},
+        "outputs": {name: [one.low, one.high] for name, one in spread.items()},
         "tornado": {
             output: [
                 {"input": s.name, "at_low": s.at_low, "at_high": s.at_high}
@@ -141,14 +103,8 @@ def compute(plan: Plan) -> dict[str, Any]:
 def _agents(plan: Plan, values: dict[str, Any]) -> dict[str, Any]:
     found = evaluation.agents(plan, values)
     chosen, demand = found.chosen, found.demand
-    per_node = int(values["hardware.gpus_per_node"])
-    rps = _mean_rps(values)
+    rps = outputs.mean_rps(values)
     gate = evaluation.gateway_of(values, rps, demand.sequences)
-    slots = chosen.ceiling.requests * (chosen.replicas + int(values["fleet.spare_replicas"]))
-    call_s = chosen.ceiling.at.call_s
-    tok_s = demand.mean / call_s * values["calls.output_tokens"] if call_s > 0 else 0.0
-    people = sum(p.people for p in plan.profiles) or values["people.active"]
-    root = sum(p.people * p.duty.rho for p in plan.profiles) or people * values["people.duty_cycle"]
     notes = list(plan.geometry.notes) if plan.geometry else []
     if demand.peak is None:
         notes.append(
@@ -202,24 +158,8 @@ def _agents(plan: Plan, values: dict[str, Any]) -> dict[str, Any]:
             **document.rounded(gate),
             "fragments": gateway_config.fragments(gate, values),
         },
-        "money": costing.money_of(
-            values,
-            plan.currency,
-            plan.offers,
-            nodes=found.nodes_with_headroom,
-            gpus_per_node=per_node,
-            fleet_tok_s=tok_s,
-            spare_nodes=found.nodes_with_headroom - found.nodes,
-        ),
-        "energy": costing.power_of(
-            values,
-            nodes=found.nodes_with_headroom,
-            gpus=chosen.gpus,
-            gpus_per_node=per_node,
-            load=min(1.0, demand.mean / slots),
-            agents={"llm_active": root, "open": people},
-            offers=plan.offers,
-        ),
+        "money": outputs.agents_money(plan, values, found),
+        "energy": outputs.agents_power(plan, values, found),
         "notes": notes,
     }
 
@@ -264,7 +204,6 @@ def _throughput(plan: Plan, values: dict[str, Any]) -> dict[str, Any]:
         table = queueing.rho_max_published(values["slo.ttft_p99_ms"])
     except SizingError:
         table = None
-    per_node = int(values["hardware.gpus_per_node"])
     return {
         "fleet": chain,
         "utilisation": {
@@ -272,23 +211,7 @@ def _throughput(plan: Plan, values: dict[str, Any]) -> dict[str, Any]:
             "published_table": table,
             "from_measured_service_time": queueing.rho_max_mm1(target, service) if service else None,
         },
-        "money": costing.money_of(
-            values,
-            plan.currency,
-            plan.offers,
-            nodes=chain.nodes_with_headroom,
-            gpus_per_node=per_node,
-            fleet_tok_s=values["demand.gpu_tok_s"] * chain.gpus_installed,
-            spare_nodes=chain.nodes_with_headroom - chain.nodes,
-        ),
-        "energy": costing.power_of(
-            values,
-            nodes=chain.nodes_with_headroom,
-            gpus=chain.gpus_installed,
-            gpus_per_node=per_node,
-            load=min(1.0, chain.average_tok_s / (values["demand.gpu_tok_s"] * chain.gpus_installed)),
-            agents={},
-            offers=plan.offers,
-        ),
+        "money": outputs.chain_money(plan, values, chain),
+        "energy": outputs.chain_power(plan, values, chain),
         "notes": [],
     }

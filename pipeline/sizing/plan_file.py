@@ -99,10 +99,7 @@ def parse(text: str, name: str = "<plan>", folder: Path | None = None) -> Plan:
     profiles = _people(data.get("profiles"), method, inputs, problems)
     samples, samples_from = parts.samples(data.get("concurrency_by_hour"), problems)
     offers = parts.offers(data.get("offers"), problems)
-    chance = data.get("uncertainty") or {}
-    if not isinstance(chance, Mapping):
-        problems.add("uncertainty", "a mapping of draws, seed and confidence is needed")
-        chance = {}
+    draws, seed, confidence = parts.chance(data.get("uncertainty"), problems)
     if problems.found:
         raise PlanError(problems.found)
     return Plan(
@@ -116,9 +113,9 @@ def parse(text: str, name: str = "<plan>", folder: Path | None = None) -> Plan:
         samples=samples,
         samples_from=samples_from,
         offers=offers,
-        draws=int(chance.get("draws", 400)),
-        seed=int(chance.get("seed", 20260101)),
-        confidence=float(chance.get("confidence", 0.9)),
+        draws=draws,
+        seed=seed,
+        confidence=confidence,
         week=None if head.get("week") is None else str(head["week"]),
     )
 
@@ -183,7 +180,9 @@ def _input(key: str, entry: Any, spec: Spec, doc: document.Document, problems: P
             if complaint:
                 problems.add(f"{key}.{name}", complaint)
     low, high, value = entry.get("low"), entry.get("high"), entry.get("value")
-    if (low is None) != (high is None):
+    if spec.kind in ("text", "flag", "numbers") and (low is not None or high is not None):
+        problems.add(key, "only a number has low and high")
+    elif (low is None) != (high is None):
         problems.add(key, "an interval needs both low and high")
     elif low is not None and high is not None and len(problems.found) == wrong and not low <= value <= high:
         problems.add(key, f"low {low}, value {value}, high {high} are not in order")

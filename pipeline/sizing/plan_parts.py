@@ -124,3 +124,24 @@ def offers(entries: Any, problems: Problems) -> tuple[CloudOffer, ...]:
         except SizingError as error:
             problems.add(f"{path}.gpu_hour", str(error))
     return tuple(found)
+
+
+def chance(entry: Any, problems: Problems) -> tuple[int, int, float]:
+    """Number of draws, seed and confidence of the intervals."""
+    if entry is None:
+        entry = {}
+    if not isinstance(entry, Mapping):
+        problems.add("uncertainty", "a mapping of draws, seed and confidence is needed")
+        return 0, 0, 0.0
+    draws, seed, confidence = (
+        entry.get("draws", 400), entry.get("seed", 20260101), entry.get("confidence", 0.9),
+    )  # fmt: skip
+    if not isinstance(draws, int) or not 10 <= draws <= 100_000:
+        problems.add("uncertainty.draws", f"a whole number of 10 to 100000 is needed, not {draws!r}")
+    if not isinstance(seed, int):
+        problems.add("uncertainty.seed", f"a whole number is needed, not {seed!r}")
+    if not is_number(confidence) or not 0 < confidence < 1:
+        problems.add("uncertainty.confidence", f"a share between 0 and 1 is needed, not {confidence!r}")
+    for name in sorted(set(entry) - {"draws", "seed", "confidence"}):
+        problems.add(f"uncertainty.{name}", "unknown; known: draws, seed, confidence")
+    return draws, seed, confidence

@@ -406,3 +406,37 @@ def test_reserved_share_and_limits_without_redis_reach_the_result(examples: Path
     results = plan.compute(plan_file.parse(text))["results"]
     assert results["fleet"]["nodes"] == 2
     assert results["gateway"]["limit_multiplier"] == 2
+
+
+@pytest.mark.parametrize(
+    ("addition", "message"),
+    [
+        ("uncertainty: {draws: many}\n", "uncertainty.draws"),
+        ("uncertainty: {draws: 1}\n", "uncertainty.draws"),
+        ("uncertainty: {seed: x}\n", "uncertainty.seed"),
+        ("uncertainty: {confidence: 90}\n", "uncertainty.confidence"),
+        ("uncertainty: {luck: 1}\n", "uncertainty.luck: unknown"),
+    ],
+)
+def test_settings_of_the_intervals_are_checked(examples: Path, addition: str, message: str) -> None:
+    assert any(message in p for p in problems(text_of(examples) + "\n" + addition))
+
+
+def test_only_numbers_carry_an_interval(examples: Path) -> None:
+    text = changed(examples, "{value: max, unit: name", "{value: max, low: max, high: p50, unit: name")
+    assert any("fleet.context: only a number has low and high" in p for p in problems(text))
+
+
+def test_drawn_counts_stay_whole(examples: Path) -> None:
+    text = changed(
+        examples, "date: 2026-09-12}\n  context:", "date: 2026-09-12, low: 0, high: 3}\n  context:"
+    )
+    low, high = plan.compute(plan_file.parse(text))["uncertainty"]["outputs"]["gpus"]
+    assert (low % 2, high % 2) == (0, 0)
+    assert low < high
+
+
+def test_cost_and_power_carry_intervals_when_their_inputs_are_there(examples: Path) -> None:
+    outputs = plan.compute(plan_file.load(examples / "slo_chain.yaml"))["uncertainty"]["outputs"]
+    assert outputs["cost_million_tokens"][0] < 0.567 < outputs["cost_million_tokens"][1]
+    assert outputs["node_kw"][0] < outputs["node_kw"][1]
