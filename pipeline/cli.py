@@ -16,6 +16,7 @@ import typer
 from pipeline.errors import AgentwattError, AuditFailedError, ConfigError, ExitCode, UnreachableError
 from pipeline.interrupt import Stop, stop_signal
 from pipeline.output import Format, progress, say, show_error, write_record, write_rows
+from pipeline.sizing.commands import knee_app, plan_app
 
 if TYPE_CHECKING:
     from datetime import date
@@ -32,6 +33,8 @@ app = typer.Typer(
 )
 config_app = typer.Typer(help="Show the settings.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(config_app, name="config")
+app.add_typer(plan_app, name="plan")
+app.add_typer(knee_app, name="knee")
 
 Config = Annotated[Path | None, typer.Option("--config", help="Settings file (YAML).", show_default=False)]
 LakeRoot = Annotated[Path | None, typer.Option("--lake", help="Folder of the lake.", show_default=False)]
