@@ -270,9 +270,10 @@ async def test_decoding_takes_its_time_per_token(serve: Serve) -> None:
 async def test_many_requests_at_once_are_all_served_and_add_up(serve: Serve) -> None:
     running = await serve(max_running=3, block_size=4, capacity_blocks=200, max_model_len=800)
     shared = "the same beginning for all of them " * 10
+    routes = list(PATHS) * 10
     answers = await asyncio.gather(
-        *(running.ask(list(PATHS)[n % 3], f"{shared}{n % 7}", **limit(list(PATHS)[n % 3], 1 + n)) for n in range(30))
-    )  # fmt: skip
+        *(running.ask(r, f"{shared}{n % 7}", **limit(r, 1 + n)) for n, r in enumerate(routes))
+    )
     assert len(answers) == 30
     records = running.engine.truth.records
     assert all((r.status, r.aborted) == (200, False) for r in records)

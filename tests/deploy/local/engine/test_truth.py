@@ -12,8 +12,8 @@ from deploy.local.engine.truth import TruthLog
 from tests.deploy.local.engine.conftest import PATHS, Serve, limit, request
 
 FIELDS = {
-    "n", "route", "model", "stream", "body_sha256", "started_us", "ended_us", "first_token_us", "input_tokens",
-    "cached_tokens", "output_tokens", "status", "aborted", "request_id", "marker",
+    "n", "route", "model", "stream", "body_sha256", "started_us", "ended_us", "first_token_us",
+    "input_tokens", "cached_tokens", "output_tokens", "status", "aborted", "request_id", "marker",
 }  # fmt: skip
 
 
