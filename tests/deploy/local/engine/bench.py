@@ -88,7 +88,6 @@ class Client:
         await self.task
         return self
 
-    @property
     def ms(self) -> list[tuple[float, int]]:
         """Whole milliseconds and tokens of every step."""
         return [(round(at * 1e3, 6), tokens) for at, tokens in self.steps]
