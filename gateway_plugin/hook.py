@@ -118,6 +118,7 @@ class AgentwattLogger(CustomLogger):  # type: ignore[misc]
                         _hand_over(call.record, data, bucket)
                 else:
                     self._recorder.counts["no_bucket"] += 1
+                self._outputs.begun(call, user_api_key_dict, bucket)
                 call.plugin_s = time.perf_counter() - started
         return data
 
@@ -160,7 +161,8 @@ class AgentwattLogger(CustomLogger):  # type: ignore[misc]
         if call is None:
             recorder.counts["late_begin"] += 1
             call = recorder.begin(payloads.late_arrival(kwargs))
-        record = recorder.finish(call, payloads.success_ending(kwargs, result, call))
+        late = payloads.late_arrival(kwargs) if call.unplaced is not None else None
+        record = recorder.finish(call, payloads.success_ending(kwargs, result, call), late)
         params = kwargs.get("litellm_params")
         if record is None or not isinstance(params, dict):
             return

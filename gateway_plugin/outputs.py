@@ -19,6 +19,7 @@ from gateway_plugin.sinks import metric_table as table
 from gateway_plugin.sinks import metrics as prometheus
 from gateway_plugin.sinks.connection import connect
 from gateway_plugin.sinks.redis_stream import RedisStreamSink
+from gateway_plugin.sinks.spans import Spans, parent_span
 from gateway_plugin.sinks.spool import Spool
 
 log = logging.getLogger("agentwatt")
@@ -45,6 +46,7 @@ class Outputs:
         self.link: Callable[[], Any] | None = None
         self.stream: RedisStreamSink | None = None
         self.metrics = prometheus.make() if settings.metrics else None
+        self.spans = Spans(settings.genai_semconv) if settings.spans else None
         if settings.redis_url is not None:
             self.link = functools.partial(
                 connect, settings.redis_url.get_secret_value(), timeout_s=settings.redis_timeout_s
@@ -79,7 +81,18 @@ class Outputs:
         if self.stream is not None:
             self.stream.put(record)
 
+    def begun(self, call: OpenCall, auth: object, bucket: dict[str, Any] | None) -> None:
+        """Write what is known of a call at its begin onto its span, if the proxy traces."""
+        if self.spans is not None and (span := parent_span(auth, bucket)) is not None:
+            with self._guard("spans"):
+                if self.spans.write(span, call.record):
+                    call.span = span
+
     def _final(self, record: dict[str, Any], call: OpenCall, revised: bool) -> None:
+        if self.spans is not None and call.span is not None:
+            with self._guard("spans"):
+                self.spans.write(call.span, record)
+            call.span = None
         if self.metrics is not None:
             with self._guard("metrics"):
                 self.metrics.observe(record, revised=revised)

@@ -183,6 +183,8 @@ def success_ending(kwargs: Mapping[str, Any], result: object, call: OpenCall) ->
         error_class="ClientDisconnected" if disconnected else None,
         status_code=499 if disconnected else None,
         response_cache_hit=kwargs.get("cache_hit") is True or payload.get("cache_hit") is True,
+        litellm_call_id=_text(kwargs.get("litellm_call_id"), 128)
+        or _text(payload.get("litellm_call_id"), 128),
         degraded=not payload,
     )
 

@@ -31,8 +31,6 @@ _ATTRIBUTION: Final = "x-anthropic-billing-header:"
 COMPACTION_DROP: Final = 0.30
 COMPACTION_MIN_BYTES: Final = 40_000
 
-_DUMPS_OPTIONS: Final = orjson.OPT_NON_STR_KEYS
-
 
 @dataclass(slots=True, eq=False)
 class Chain:
@@ -72,7 +70,7 @@ def serialise(value: object) -> tuple[bytes, bool]:
     them (escaping surrogates). What neither takes is rendered by type name, so that the chain goes on.
     """
     try:
-        return orjson.dumps(value, option=_DUMPS_OPTIONS), False
+        return orjson.dumps(value), False
     except (TypeError, ValueError, RecursionError):
         pass
     try:
@@ -143,25 +141,6 @@ _MARKER: Final = b'"cache_control"'
 _ANSWER_TYPES: Final = frozenset({"function_call", "reasoning", "custom_tool_call"})
 
 
-def text_digest(text: str, seed: int) -> int:
-    """Return an in-memory digest of *text*, never 0; 0 stands for no text."""
-    return xxhash.xxh3_64_intdigest(text.encode("utf-8", "surrogatepass"), seed=seed) or 1 if text else 0
-
-
-def _is_answer(item: Mapping[str, Any]) -> bool:
-    kind = item.get("type")
-    return item.get("role") == "assistant" or (isinstance(kind, str) and kind in _ANSWER_TYPES)
-
-
-def _message_bytes(item: object) -> tuple[bytes, bool]:
-    """Return the canonical bytes of one message; most messages need no rewriting, so try that first."""
-    if isinstance(item, dict) and not isinstance(item.get("content"), list):
-        raw, slow = serialise(item)
-        if slow or _MARKER not in raw:
-            return raw, slow
-    return serialise(canonical_message(item))
-
-
 def _tools_bytes(tools: list[object]) -> tuple[bytes, bool]:
     raw, slow = serialise(tools)
     return serialise(canonical_tools(tools)) if slow or _MARKER in raw else (raw, slow)
@@ -178,54 +157,69 @@ def build(body: Mapping[str, Any], items: Sequence[object], *, seed: int, max_by
     """
     chain = Chain()
     rolling = xxhash.xxh3_64(seed=seed)
-    update, intdigest = rolling.update, rolling.intdigest
+    # The loop below runs once per message of every request, so it holds no call that it can do without. JSON
+    # objects, lists and strings end themselves, so their texts are joined without lengths.
+    update, intdigest, dumps = rolling.update, rolling.intdigest, orjson.dumps
     push_digest, push_end = chain.digests.append, chain.ends.append
     total = 0
-
-    def add(raw: bytes) -> None:
-        nonlocal total
-        update(len(raw).to_bytes(8, "little"))
-        update(raw)
-        total += len(raw)
-        push_digest(intdigest())
-        push_end(total)
-
     tools = body.get("tools")
     if isinstance(tools, list) and tools:
         raw, slow = _tools_bytes(tools)
         chain.fallbacks += slow
         chain.tools_digest = xxhash.xxh3_64_intdigest(raw, seed=seed)
         chain.tools_bytes, chain.tool_count = len(raw), len(tools)
-        add(raw)
+        update(raw)
+        total = len(raw)
+        push_digest(intdigest())
+        push_end(total)
     system = body.get("system", body.get("instructions"))
     if system:
         raw, slow = serialise(canonical_system(system))
         chain.fallbacks += slow
         chain.system_digest = xxhash.xxh3_64_intdigest(raw, seed=seed)
-        add(raw)
-    chain.body_start = len(chain.digests)
-    chain.tail_start = chain.body_start
+        update(raw)
+        total += len(raw)
+        push_digest(intdigest())
+        push_end(total)
+    chain.body_start = chain.tail_start = len(chain.digests)
     leading = not system
     for item in items:
         if total > max_bytes:
             chain.truncated = True
             break
-        role = item.get("role") if isinstance(item, Mapping) else None
-        raw, slow = _message_bytes(item)
-        chain.fallbacks += slow
-        if leading and role in ("system", "developer"):
-            chain.system_digest = xxhash.xxh3_64_intdigest(raw, seed=chain.system_digest or seed)
-            add(raw)
-            chain.body_start = chain.tail_start = len(chain.digests)
-            continue
-        leading = False
-        if not chain.first_user_digest and role == "user":
-            chain.first_user_digest = xxhash.xxh3_64_intdigest(raw, seed=seed) or 1
-        add(raw)
-        if isinstance(item, Mapping) and _is_answer(item):
+        role = kind = None
+        raw = b""
+        if isinstance(item, dict):
+            role, kind = item.get("role"), item.get("type")
+            if type(item.get("content")) is str and "cache_control" not in item:
+                try:
+                    raw = dumps(item)
+                except (TypeError, ValueError, RecursionError):
+                    raw = b""
+        if not raw:
+            raw, slow = serialise(canonical_message(item))
+            chain.fallbacks += slow
+            if not isinstance(item, (dict, list, str)):
+                raw += b"\n"  # a number does not end itself
+        update(raw)
+        total += len(raw)
+        push_digest(intdigest())
+        push_end(total)
+        if leading:
+            if role == "system" or role == "developer":
+                chain.system_digest = xxhash.xxh3_64_intdigest(raw, seed=chain.system_digest or seed)
+                chain.body_start = chain.tail_start = len(chain.digests)
+                continue
+            leading = False
+        if role == "assistant" or (kind is not None and isinstance(kind, str) and kind in _ANSWER_TYPES):
             chain.tail_start = len(chain.digests)
             chain.answers += 1
     return chain
+
+
+def text_digest(text: str, seed: int) -> int:
+    """Return an in-memory digest of *text*, never 0; 0 stands for no text."""
+    return xxhash.xxh3_64_intdigest(text.encode("utf-8", "surrogatepass"), seed=seed) or 1 if text else 0
 
 
 def shared_segments(a: Chain, b: Chain) -> int:
@@ -250,7 +244,7 @@ def tool_set_digest(tools: Iterable[object], seed: int) -> int:
     total = 0
     for tool in tools:
         try:
-            raw = orjson.dumps(_part(tool), option=_DUMPS_OPTIONS | orjson.OPT_SORT_KEYS)
+            raw = orjson.dumps(_part(tool), option=orjson.OPT_SORT_KEYS)
         except (TypeError, ValueError, RecursionError):
             raw = serialise(tool)[0]
         total = (total + xxhash.xxh3_64_intdigest(raw, seed=seed)) & 0xFFFF_FFFF_FFFF_FFFF

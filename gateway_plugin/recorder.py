@@ -47,9 +47,10 @@ class Arrival:
 class OpenCall:
     """A call under way. ``mono`` is the monotonic clock at the pre-call hook, seconds.
 
-    ``final`` is its final record once it ended; ``left_mono`` is when the proxy was done with the request's
+    ``final`` is its final record once it ended. ``left_mono`` is when the proxy was done with the request's
     task, which is how a client that went away without any event is noticed. ``counting`` is what its token
-    counts are added to.
+    counts are added to, ``span`` the request's span when the proxy traces, and ``unplaced`` what a call
+    without known headers waits with for its end.
     """
 
     record: dict[str, Any]
@@ -61,6 +62,8 @@ class OpenCall:
     left_mono: float | None = None
     rank: int = -1
     counting: Any = None
+    span: Any = None
+    unplaced: tuple[Arrival, list[Any], prefix.Chain, str] | None = None
     final: dict[str, Any] | None = None
 
     @property
@@ -100,6 +103,7 @@ class Ending:
     error_class: str | None = None
     status_code: int | None = None
     response_cache_hit: bool | None = None
+    litellm_call_id: str | None = None
     degraded: bool = False
 
 
@@ -143,24 +147,94 @@ class Recorder:
     def begin(self, arrival: Arrival) -> OpenCall:
         """Enter one request and emit its ``open`` record."""
         started = time.monotonic()
-        body, settings, hasher = arrival.body, self._settings, self._hasher
+        body = arrival.body
         items = turns.items_of(body)
-        chain = prefix.build(body, items, seed=self._seed, max_bytes=settings.max_prompt_bytes)
+        chain = prefix.build(body, items, seed=self._seed, max_bytes=self._settings.max_prompt_bytes)
+        # The text, not the message: harnesses add and drop injected parts beside it from call to call.
+        opening = turns.first_human_text(items)
+        chain.first_user_digest = prefix.text_digest(opening, self._seed)
+        seen = now_us()
+        record: dict[str, Any] = {
+            "schema": SCHEMA_VERSION,
+            "event_id": new_event_id(seen * 1000),
+            "stage": "open",
+            "outcome": "open",
+            "started_us": arrival.received_us,
+            "service_key": arrival.auth.key_alias in self._settings.service_keys,
+            "key_alias": arrival.auth.key_alias,
+            "team_id": arrival.auth.team_id,
+            "route": arrival.route,
+            "call_type": arrival.call_type,
+            "stream": body.get("stream") is True,
+            "model_group": str(body.get("model") or "")[:256],
+            "litellm_call_id": arrival.litellm_call_id,
+            "litellm_version": self._litellm_version,
+            "plugin_version": self._plugin_version,
+            "message_count": len(items),
+            "prompt_bytes": chain.total_bytes,
+            "system_digest": self._stored("system", chain.system_digest),
+            "tools_digest": self._stored("tools", chain.tools_digest),
+            "head_digest": self._stored(
+                "head", chain.tools_digest, chain.system_digest, chain.first_user_digest
+            ),
+            "tool_count": chain.tool_count,
+            "tools_bytes": chain.tools_bytes,
+            "truncated": chain.truncated or None,
+            "queue_ms": arrival.queue_ms,
+            "state": "off",
+        }
+        if chain.fallbacks:
+            self.counts["serialise_fallback"] += chain.fallbacks
+        call = OpenCall(record, started, seen)
+        # A pass-through request shows its headers only when it is logged: it finds its stream then.
+        headerless = arrival.route == "pass_through" and not arrival.headers
+        self._place(call, arrival, items, chain, opening, link=not headerless)
+        if headerless and record["session_evidence"] != "E1":
+            call.unplaced = (arrival, items, chain, opening)
+        elif headerless:
+            self._place(call, arrival, items, chain, opening)
+        self.open_calls[call.event_id] = call
+        if len(self.open_calls) > _OPEN_MAX:
+            _, oldest = self.open_calls.popitem(last=False)
+            self.counts["open_table_full"] += 1
+            self._close_aborted(oldest)
+        call.plugin_s = time.monotonic() - started
+        record["plugin_ms"] = round(call.plugin_s * 1e3, 3)
+        self._emit(record)
+        self.counts["begun"] += 1
+        return call
+
+    def _place(
+        self,
+        call: OpenCall,
+        arrival: Arrival,
+        items: list[Any],
+        chain: prefix.Chain,
+        opening: str,
+        *,
+        link: bool = True,
+    ) -> None:
+        """Find who calls and the call's turn; with *link* also its place in the stream and its prefix."""
+        body, hasher, record = arrival.body, self._hasher, call.record
         request = ident.Request(
             headers=ident.canonical_headers(arrival.headers),
             body=body,
             metadata=arrival.client_metadata,
             proxy_session=arrival.proxy_session,
         )
-        # The text, not the message: harnesses add and drop injected parts beside it from call to call.
-        opening = turns.first_human_text(items)
-        chain.first_user_digest = prefix.text_digest(opening, self._seed)
         material = (f"{chain.system_digest:016x}", f"{chain.first_user_digest:016x}" if opening else "")
         who = ident.resolve(
-            request, arrival.auth, hasher, head_material=material, user_precedence=settings.user_precedence
+            request,
+            arrival.auth,
+            hasher,
+            head_material=material,
+            user_precedence=self._settings.user_precedence,
         )
-        agent_id, agent_kind, side = self._agent(who, chain, body, items)
-        who = self._tie_side_call(who, opening, beside=side is not None)
+        if link:
+            agent_id, agent_kind, side = self._agent(who, chain, body, items)
+            who = self._tie_side_call(who, opening, beside=side is not None)
+        else:
+            agent_id, agent_kind, side = who.agent_id, who.agent_kind, None
         turn = turns.analyse(
             body,
             who.hints,
@@ -170,16 +244,7 @@ class Recorder:
             agent_kind=agent_kind,
             side_evidence=side,
         )
-        beside = turn.initiator == "auxiliary"
-        seen = now_us()
-        model = str(body.get("model") or "")[:256]
-        event_id = new_event_id(seen * 1000)
-        record: dict[str, Any] = {
-            "schema": SCHEMA_VERSION,
-            "event_id": event_id,
-            "stage": "open",
-            "outcome": "open",
-            "started_us": arrival.received_us,
+        record |= {
             "session_key": who.session_key,
             "session_id": who.session_id,
             "session_source": who.session_source,
@@ -196,72 +261,44 @@ class Recorder:
             "client_version": who.client_version,
             "user_hash": who.user_hash,
             "user_source": who.user_source,
-            "service_key": arrival.auth.key_alias in settings.service_keys,
-            "key_alias": arrival.auth.key_alias,
-            "team_id": arrival.auth.team_id,
-            "route": arrival.route,
-            "call_type": arrival.call_type,
-            "stream": body.get("stream") is True,
-            "model_group": model,
-            "litellm_call_id": arrival.litellm_call_id,
-            "litellm_version": self._litellm_version,
-            "plugin_version": self._plugin_version,
-            "message_count": len(items),
-            "prompt_bytes": chain.total_bytes,
-            "system_digest": self._stored("system", chain.system_digest),
-            "tools_digest": self._stored("tools", chain.tools_digest),
-            "head_digest": self._stored(
-                "head", chain.tools_digest, chain.system_digest, chain.first_user_digest
-            ),
-            "tool_count": chain.tool_count,
-            "tools_bytes": chain.tools_bytes,
-            "truncated": chain.truncated or None,
-            "queue_ms": arrival.queue_ms,
             "tool_ms": who.hints.tool_ms,
-            "state": "off",
         }
-        if chain.fallbacks:
-            self.counts["serialise_fallback"] += chain.fallbacks
-        call = OpenCall(record, started, seen)
-        if who.session_key and items:
-            stream = self.state.stream(who.session_key, agent_id)
-            call.entry = self.state.begin(
-                stream,
-                chain,
-                body,
-                model=model,
-                event_id=event_id,
-                now_us=arrival.received_us,
-                compaction_hint=turn.after_compaction,
-                side=beside,
-            )
-            facts = call.entry.facts
-            turn_id, turn_index, call_index = self.state.settle_turn(stream, turn, side=beside)
-            record |= {
-                "turn_id": turn_id,
-                "turn_index": turn_index,
-                "call_index": call_index,
-                "shared_bytes": facts.shared_bytes,
-                "prefix_steps": [[round(age, 3), size] for age, size in facts.steps],
-                "break_reason": facts.reason,
-                # A compacted conversation shows its summary in every later call; only the first one broke.
-                "compaction_hint": True
-                if who.hints.after_compaction or (turn.after_compaction and facts.reason == "compaction")
-                else None,
-                "idle_ms": facts.idle_ms,
-                "previous_event_id": facts.previous_event_id,
-                "state": "local",
-            }
-        self.open_calls[event_id] = call
-        if len(self.open_calls) > _OPEN_MAX:
-            _, oldest = self.open_calls.popitem(last=False)
-            self.counts["open_table_full"] += 1
-            self._close_aborted(oldest)
-        call.plugin_s = time.monotonic() - started
-        record["plugin_ms"] = round(call.plugin_s * 1e3, 3)
-        self._emit(record)
-        self.counts["begun"] += 1
-        return call
+        if link and who.session_key and items:
+            self._link(call, arrival, chain, turn, who)
+
+    def _link(
+        self, call: OpenCall, arrival: Arrival, chain: prefix.Chain, turn: turns.Turn, who: ident.Identity
+    ) -> None:
+        record = call.record
+        beside = turn.initiator == "auxiliary"
+        stream = self.state.stream(str(who.session_key), str(record["agent_id"]))
+        call.entry = self.state.begin(
+            stream,
+            chain,
+            arrival.body,
+            model=str(record["model_group"]),
+            event_id=call.event_id,
+            now_us=arrival.received_us,
+            compaction_hint=turn.after_compaction,
+            side=beside,
+        )
+        facts = call.entry.facts
+        turn_id, turn_index, call_index = self.state.settle_turn(stream, turn, side=beside)
+        record |= {
+            "turn_id": turn_id,
+            "turn_index": turn_index,
+            "call_index": call_index,
+            "shared_bytes": facts.shared_bytes,
+            "prefix_steps": [[round(age, 3), size] for age, size in facts.steps],
+            "break_reason": facts.reason,
+            # A compacted conversation shows its summary in every later call; only the first one broke.
+            "compaction_hint": True
+            if who.hints.after_compaction or (turn.after_compaction and facts.reason == "compaction")
+            else None,
+            "idle_ms": facts.idle_ms,
+            "previous_event_id": facts.previous_event_id,
+            "state": "local",
+        }
 
     def _agent(
         self, who: ident.Identity, chain: prefix.Chain, body: Mapping[str, Any], items: list[Any]
@@ -318,13 +355,24 @@ class Recorder:
         """Return the call of *event_id*, open or lately ended."""
         return self.open_calls.get(event_id) or self._finished.get(event_id)
 
-    def finish(self, call: OpenCall, ending: Ending) -> dict[str, Any] | None:
-        """Emit the final record of *call*; return it, or None when it had ended as well before."""
+    def finish(self, call: OpenCall, ending: Ending, late: Arrival | None = None) -> dict[str, Any] | None:
+        """Emit the final record of *call*; return it, or None when it had ended as well before.
+
+        *late* tells headers and metadata of a request that did not show them when it began.
+        """
         event_id = call.event_id
         rank = OUTCOME_RANK[ending.outcome]
         if rank <= call.rank:
             self.counts["duplicate_ending"] += 1
             return None
+        if call.unplaced is not None:
+            arrival, items, chain, opening = call.unplaced
+            call.unplaced = None
+            if late is not None:
+                arrival = dataclasses.replace(
+                    arrival, headers=late.headers, client_metadata=late.client_metadata
+                )
+            self._place(call, arrival, items, chain, opening)
         first_time = call.rank < 0
         call.rank = rank
         self._finished[event_id] = call
@@ -388,6 +436,7 @@ class Recorder:
             "error_class": ending.error_class,
             "status_code": ending.status_code,
             "response_cache_hit": ending.response_cache_hit,
+            "litellm_call_id": record["litellm_call_id"] or ending.litellm_call_id,
             "degraded": ending.degraded or None,
         }
         if call.counting is not None:

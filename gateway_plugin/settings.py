@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import yaml
 from pydantic import Field, SecretStr, ValidationError
@@ -55,6 +55,12 @@ class PluginSettings(BaseSettings):
         256 << 20, ge=1 << 20, description="bound of a worker's spool; the oldest records are dropped"
     )
     metrics: bool = Field(True, description="Prometheus metrics in the proxy's registry")
+    spans: bool = Field(True, description="attributes on the request span when the proxy traces")
+    genai_semconv: Literal["auto", "legacy", "latest"] = Field(
+        "auto",
+        description="names of the GenAI conventions: before 1.37, after, or as OTEL_SEMCONV_STABILITY_OPT_IN "
+        "says",
+    )
     sample_interval_s: float = Field(
         5.0, ge=0.1, le=60, description="how often gauges are set and stale calls are looked for"
     )

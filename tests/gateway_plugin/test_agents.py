@@ -4,7 +4,7 @@ from typing import Any
 
 from gateway_plugin import prefix
 from gateway_plugin.agents import MAIN, Agents
-from gateway_plugin.turns import items_of
+from gateway_plugin.turns import first_human_text, items_of
 from tests.gateway_plugin.builders import TOOLS, answer, chat, result, user
 
 MAIN_BODY = chat(user("fix it"), tools=TOOLS)
@@ -12,13 +12,18 @@ CHILD = {"system": "You explore.", "tools": TOOLS[:1]}
 
 
 def agent(agents: Agents, body: dict[str, Any], session: str = "s") -> str:
-    items = items_of(body)
-    return agents.agent_of(session, prefix.build(body, items, seed=1, max_bytes=1 << 22), len(items))
+    return agents.agent_of(session, chain_of(body), len(items_of(body)))
 
 
 def beside(agents: Agents, body: dict[str, Any], session: str = "s") -> bool:
+    return agents.is_beside(session, chain_of(body), len(items_of(body)))
+
+
+def chain_of(body: dict[str, Any]) -> prefix.Chain:
     items = items_of(body)
-    return agents.is_beside(session, prefix.build(body, items, seed=1, max_bytes=1 << 22), len(items))
+    chain = prefix.build(body, items, seed=1, max_bytes=1 << 22)
+    chain.first_user_digest = prefix.text_digest(first_human_text(items), 1)
+    return chain
 
 
 def test_the_first_caller_of_a_session_is_main() -> None:

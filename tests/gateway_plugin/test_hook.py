@@ -174,6 +174,29 @@ async def test_a_success_that_no_pre_call_hook_saw_is_built_from_scratch(probe: 
     assert probe.records[1]["user_source"] == "key"
 
 
+async def test_a_pass_through_call_finds_its_session_when_its_headers_are_known(probe: Probe) -> None:
+    body = {"model": "claude", "messages": [user("hi")], "litellm_logging_obj": object()}
+    finals = []
+    for messages in ([user("hi")], [user("hi"), answer("a"), user("b")]):
+        data = body | {"messages": messages}
+        await probe.begin(data, "pass_through_endpoint")
+        event = success_kwargs({"metadata": {}}) | {"call_type": "pass_through_endpoint"}
+        event["litellm_params"]["proxy_server_request"] = {"headers": HEADERS}
+        assert probe.records[-1]["state"] == "off"
+        await asyncio.create_task(_finish_as_context_of(probe, event, probe.records[-1]["event_id"]))
+        finals.append(probe.records[-1])
+    assert [r["session_id"] for r in finals] == ["ses_0123456789"] * 2
+    assert [(r["turn_index"], r["break_reason"]) for r in finals] == [(1, "first"), (2, "none")]
+    assert len(probe.records) == 4
+
+
+async def _finish_as_context_of(probe: Probe, event: dict[str, Any], event_id: str) -> None:
+    from gateway_plugin import hook
+
+    hook._current.set(probe.logger._recorder.find(event_id))
+    await probe.logger.async_logging_hook(kwargs=event, result=None, call_type="x")
+
+
 async def test_a_failure_tags_the_metadata_that_its_row_is_built_from(probe: Probe) -> None:
     data = probe.request(bucket="litellm_metadata") | {"metadata": {"user_id": "theirs"}}
     theirs = data["metadata"]
@@ -416,6 +439,21 @@ async def test_very_large_and_very_deep_requests_pass(probe: Probe) -> None:
     assert time.process_time() - started < 1.0
     assert probe.logger.guarded_errors == {}
     assert len(orjson.dumps(ours(data["metadata"]))) <= 1024
+
+
+async def test_a_traced_request_carries_our_attributes_from_its_begin_to_its_end(probe: Probe) -> None:
+    from opentelemetry.sdk.trace import TracerProvider
+
+    span = TracerProvider().get_tracer("proxy").start_span("request")
+    data = probe.request()
+    data["metadata"]["litellm_parent_otel_span"] = span
+    await probe.begin(data)
+    assert span.attributes["gen_ai.conversation.id"] == "ses_0123456789"
+    event = success_kwargs(probe.request())
+    event["litellm_params"]["metadata"]["spend_logs_metadata"] = data["metadata"]["spend_logs_metadata"]
+    await probe.logger.async_logging_hook(kwargs=event, result=None, call_type="x")
+    assert span.attributes["gen_ai.usage.input_tokens"] == 9
+    assert span.attributes["agentwatt.call.outcome"] == "success"
 
 
 async def test_samples_and_final_records_reach_the_metrics(probe: Probe) -> None:

@@ -37,7 +37,7 @@ CHAT, MESSAGES, RESPONSES, EMBEDDINGS = (
     "/v1/embeddings",
 )
 PASS_THROUGH = "/anthropic/v1/messages"
-KINDS = ("good", "fails", "busy", "flaky", "breaks", "stalls", "hangs")
+KINDS = ("good", "fails", "busy", "flaky", "breaks", "stalls", "hangs", "slow")
 
 
 @dataclass(frozen=True)
@@ -122,10 +122,28 @@ def _cells() -> list[Cell]:
             ]
         cells += [
             Cell(f"{label} left during", path, f"{family}-stalls", True, "aborted", route, leave="during"),
-            Cell(f"{label} left before", path, f"{family}-hangs", True, "aborted", route, leave="before"),
+            Cell(
+                f"{label} left before",
+                path,
+                f"{family}-hangs",
+                True,
+                "aborted|failure",
+                route,
+                leave="before",
+            ),
             Cell(f"{label} breaks off", path, f"{family}-breaks", True, "failure|success|aborted", route),
         ]
     cells += [
+        # The proxy finishes a plain call whose client has gone.
+        Cell(
+            "chat plain left before",
+            CHAT,
+            "chat-slow",
+            False,
+            "success",
+            {"output_tokens": 3},
+            leave="before",
+        ),
         Cell("chat retried", CHAT, "chat-flaky", False, "success", {"attempts": 2}),
         Cell(
             "chat no log", CHAT, "chat-good", False, "success", {"input_tokens": 100}, extra={"no-log": True}
@@ -176,7 +194,7 @@ def _config(upstream: Upstream) -> dict[str, Any]:
         "litellm_settings": {
             "callbacks": ["gateway_plugin.callback.telemetry", "prometheus"],
             "num_retries": 1,
-            "request_timeout": 60,
+            "request_timeout": 15,
             "require_auth_for_metrics_endpoint": False,
         },
         "router_settings": {
@@ -204,8 +222,11 @@ class Proxy:
 
     def by_session(self) -> dict[str, list[dict[str, Any]]]:
         grouped: dict[str, list[dict[str, Any]]] = defaultdict(list)
-        for record in self.records():
-            grouped[str(record.get("session_id"))].append(record)
+        records = self.records()
+        # A pass-through request shows its session only when it ends.
+        sessions = {r["event_id"]: str(r.get("session_id")) for r in records}
+        for record in records:
+            grouped[sessions[record["event_id"]]].append(record)
         return grouped
 
     def metrics(self) -> str:
@@ -287,7 +308,7 @@ async def _send(session: aiohttp.ClientSession, url: str, cell: Cell, session_id
     headers = {"authorization": f"Bearer {cell.key}", "x-session-id": session_id or cell.session}
     if cell.path == PASS_THROUGH:
         headers["anthropic-version"] = "2023-06-01"
-    timeout = aiohttp.ClientTimeout(total=1.0 if cell.leave == "before" else 60)
+    timeout = aiohttp.ClientTimeout(total=0.7 if cell.leave == "before" else 60)
     try:
         async with session.post(
             url + cell.path, json=cell.body(), headers=headers, timeout=timeout
@@ -343,8 +364,9 @@ def test_calls_that_a_limit_refuses_before_any_provider_are_rejected(proxy: Prox
 
 
 def test_a_refusal_at_authentication_is_one_rejected_call(proxy: Proxy) -> None:
-    refused = [r for r in proxy.records() if r.get("status_code") == 401]
-    assert [r["outcome"] for r in refused] == ["rejected"]
+    refused = [r for r in proxy.records() if r["outcome"] == "rejected" and r["session_evidence"] != "E1"]
+    assert len(refused) == 1
+    assert refused[0]["attempts"] == 0
 
 
 def test_no_request_had_an_error_of_ours(proxy: Proxy) -> None:

@@ -32,10 +32,10 @@ class Upstream:
     def __init__(self) -> None:
         self.bodies: list[tuple[str, bytes]] = []
         self.seen: Counter[str] = Counter()
-        self.gone = threading.Event()
         self._loop = asyncio.new_event_loop()
         self._ready = threading.Event()
         self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._over = asyncio.Event()
         self.port = 0
 
     def __enter__(self) -> Upstream:
@@ -44,6 +44,7 @@ class Upstream:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._loop.call_soon_threadsafe(self._over.set)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(10)
 
@@ -83,8 +84,8 @@ class Upstream:
             return web.json_response(
                 {"error": {"message": "slow down", "type": "rate_limit_error"}}, status=429
             )
-        if "hangs" in model:
-            await asyncio.sleep(3600)
+        if "slow" in model:
+            await asyncio.sleep(1.5)
         return None
 
     async def _stream(
@@ -93,6 +94,8 @@ class Upstream:
         response = web.StreamResponse(headers={"content-type": "text/event-stream"})
         await response.prepare(request)
         for number, event in enumerate(events):
+            if "hangs" in str(body.get("model")):
+                await self._silence()
             await response.write(event)
             await asyncio.sleep(0.02)
             if number == 2 and "breaks" in str(body.get("model")):
@@ -100,8 +103,12 @@ class Upstream:
                 request.transport.close()
                 return response
             if number == 2 and "stalls" in str(body.get("model")):
-                await asyncio.sleep(3600)
+                await self._silence()
         return response
+
+    async def _silence(self) -> None:
+        await self._over.wait()
+        raise ConnectionResetError
 
     async def _chat(self, request: web.Request) -> web.StreamResponse:
         body = await self._body(request)
