@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pipeline import commands_data
 from pipeline.errors import AgentwattError, AuditFailedError, ConfigError, ExitCode, UnreachableError
 from pipeline.interrupt import Stop, stop_signal
 from pipeline.output import Format, progress, say, show_error, write_record, write_rows
@@ -263,6 +264,9 @@ def config_show(
     write_rows(rows if origin else [{"key": r["key"], "value": r["value"]} for r in rows], form)
     for notice in loaded.notices:
         say(f"Note: {notice}")
+
+
+commands_data.register(app, lambda: _Options.progress)
 
 
 def main() -> None:
