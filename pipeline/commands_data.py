@@ -5,14 +5,16 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from pipeline.errors import ConfigError, ExitCode
 from pipeline.interrupt import stop_signal
 from pipeline.output import Format, progress, say, write_rows
-from pipeline.settings import Settings
+
+if TYPE_CHECKING:
+    from pipeline.settings import Settings
 
 Config = Annotated[Path | None, typer.Option("--config", help="Settings file (YAML).", show_default=False)]
 LakeRoot = Annotated[Path | None, typer.Option("--lake", help="Folder of the lake.", show_default=False)]
