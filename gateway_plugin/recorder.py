@@ -19,7 +19,9 @@ from gateway_plugin.agents import MAIN, Agents
 from gateway_plugin.event import FIELD_NAMES, OUTCOME_RANK, SCHEMA_VERSION, new_event_id
 from gateway_plugin.hashing import Hasher
 from gateway_plugin.settings import PluginSettings
+from gateway_plugin.shared_state import Lookup, SharedState
 from gateway_plugin.state import Entry, SessionState
+from gateway_plugin.state_codec import Known
 from gateway_plugin.usage import Usage
 
 #: Ended calls remembered so that a second ending of the same call is a counted no-op.
@@ -57,7 +59,12 @@ class OpenCall:
     mono: float
     seen_us: int
     entry: Entry | None = None
+<<<<<<< HEAD
     failures: Counter[str] = field(default_factory=Counter)
+=======
+    lookup: Lookup | None = None
+    failed_attempts: int = 0
+>>>>>>> plugin
     plugin_s: float = 0.0
     left_mono: float | None = None
     rank: int = -1
@@ -136,6 +143,8 @@ class Recorder:
             seed=seed,
         )
         self.agents = Agents(settings.max_streams)
+        #: Streams of other workers, when they share them.
+        self.shared: SharedState | None = None
         self.open_calls: OrderedDict[str, OpenCall] = OrderedDict()
         self._finished: OrderedDict[str, OpenCall] = OrderedDict()
         self.counts: Counter[str] = Counter()
@@ -282,7 +291,10 @@ class Recorder:
             compaction_hint=turn.after_compaction,
             side=beside,
         )
+        if self.shared is not None:
+            call.lookup = self.shared.look_up(str(who.session_key), str(record["agent_id"]))
         facts = call.entry.facts
+        call.entry.own_turn, call.entry.own_turn_index = turn.turn_id, turn.turn_index
         turn_id, turn_index, call_index = self.state.settle_turn(stream, turn, side=beside)
         record |= {
             "turn_id": turn_id,
@@ -379,11 +391,15 @@ class Recorder:
         while len(self._finished) > _FINISHED_MAX:
             self._finished.popitem(last=False)
         self.open_calls.pop(event_id, None)
+        if first_time and call.lookup is not None and call.entry is not None:
+            self._merge(call, call.entry, call.lookup)
         record = call.final = self._final_record(call, ending)
         if call.entry is not None:
             if first_time:
                 sent = ending.outcome != "rejected" and not ending.response_cache_hit
                 self.state.end(call.entry, record["ended_us"], sent=sent)
+                if sent and self.shared is not None:
+                    self.shared.publish(record["session_key"], record["agent_id"], call.entry.stream)
             call.entry = None
         self._emit(record)
         self.counts[f"final_{ending.outcome}"] += 1
@@ -392,6 +408,67 @@ class Recorder:
         if self.on_final is not None:
             self.on_final(record, call, not first_time)
         return record
+
+    def _merge(self, call: OpenCall, entry: Entry, lookup: Lookup) -> None:
+        """Improve the facts of a call with what another worker knew of its stream when it began."""
+        record = call.record
+        record["state"] = lookup.state
+        if lookup.state == "late":
+            self.counts["state_late"] += 1
+        known, call.lookup = lookup.known, None
+        if known is None:
+            return
+        heads = known.heads.get(entry.model, [])
+        points = prefix.union_of_steps(
+            entry.facts.steps, prefix.steps(heads, entry.chain, int(record["started_us"]))
+        )
+        record["prefix_steps"] = [[round(age, 3), size] for age, size in points]
+        record["shared_bytes"] = points[-1][1] if points else 0
+        self.state.merge_heads(entry.stream, entry.model, heads)
+        if entry.lane is entry.stream.work and self._is_newer(known, entry):
+            self._continue_from(known, record, entry)
+
+    @staticmethod
+    def _is_newer(known: Known, entry: Entry) -> bool:
+        """Return whether *known* ends with a call that this worker did not see, after all that it saw."""
+        if known.event_id is None or known.end_us is None or known.event_id == entry.event_id:
+            return False
+        return known.event_id != entry.facts.previous_event_id and known.end_us >= (
+            entry.previous_end_us or 0
+        )
+
+    def _continue_from(self, known: Known, record: dict[str, Any], entry: Entry) -> None:
+        record["previous_event_id"] = known.event_id
+        idle_ms = (int(record["started_us"]) - (known.end_us or 0)) / 1e3
+        record["idle_ms"] = max(0.0, idle_ms)
+        record["break_reason"] = "unknown"
+        if known.last_chain is not None:
+            record["break_reason"] = prefix.break_reason(
+                known.last_chain,
+                entry.chain,
+                same_model=known.model == entry.model,
+                compaction_hint=entry.compaction_hint,
+                previous_tool_set=known.tool_set,
+                tool_set=entry.tool_set,
+            )
+        stream = entry.stream
+        if known.turn_id is None:
+            return
+        if entry.own_turn is None:
+            # The request shows no turn of its own: it continues the one that the other worker was in.
+            record |= {
+                "turn_id": known.turn_id,
+                "turn_index": known.turn_index or None,
+                "call_index": known.call_index + 1,
+            }
+        elif record["turn_id"] == known.turn_id:
+            record["call_index"] = max(record["call_index"] or 0, known.call_index + 1)
+        elif entry.own_turn_index is None:
+            record["turn_index"] = max(record["turn_index"] or 0, known.turn_index + 1)
+        if stream.work.event_id == entry.event_id:
+            stream.turn_id = record["turn_id"]
+            stream.turn_index = record["turn_index"] or 0
+            stream.call_index = record["call_index"] or 0
 
     def _final_record(self, call: OpenCall, ending: Ending) -> dict[str, Any]:
         record = dict(call.record)
