@@ -59,12 +59,8 @@ class OpenCall:
     mono: float
     seen_us: int
     entry: Entry | None = None
-<<<<<<< HEAD
-    failures: Counter[str] = field(default_factory=Counter)
-=======
     lookup: Lookup | None = None
-    failed_attempts: int = 0
->>>>>>> plugin
+    failures: Counter[str] = field(default_factory=Counter)
     plugin_s: float = 0.0
     left_mono: float | None = None
     rank: int = -1
