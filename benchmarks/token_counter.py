@@ -199,8 +199,8 @@ def measure(stock: Any, label: str, model: str, messages: int, tokens: int, tool
     from gateway_plugin.counting_incremental import IncrementalCounter
 
     author = Author(messages * 1000 + tools)
-    conversation = author.conversation(messages + 2 * repeat, tokens // messages)
     catalogue = author.catalogue(tools)
+    conversation = author.conversation(messages + 2 * repeat, tokens // messages)
     raw = orjson.dumps([conversation[:messages], catalogue])
     timed(stock.token_counter, model, raw)
     whole, first, later, grown = [], [], [], []
