@@ -27,7 +27,15 @@ $(VENV)/.dev: $(VENV)/.demo
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) -e '.[dev]'
 	@touch $@
 
-install: $(VENV)/.dev ## install everything, run nothing
+# The oldest supported LiteLLM, in an environment of its own: the plugin's outcomes are checked on both.
+$(VENV)-oldest/.ready: $(VENV)/.demo constraints/oldest.txt
+	$(PYTHON) -m venv $(VENV)-oldest
+	$(VENV)-oldest/bin/python -m pip install --quiet --disable-pip-version-check -c constraints/oldest.txt \
+	  'litellm[proxy]==1.102.4' 'prisma==0.11.0' -e '.[gateway]'
+	$(BIN)/python -m deploy.local.prepare --python $(VENV)-oldest/bin/python
+	@touch $@
+
+install: $(VENV)/.dev $(VENV)-oldest/.ready ## install everything, run nothing
 
 demo: $(VENV)/.demo ## the whole path once: real proxy, recorded agent work, first sizing report
 	$(BIN)/python -m deploy.local.demo
@@ -43,10 +51,10 @@ types: $(VENV)/.dev ## strict type check
 	$(BIN)/mypy
 
 unit: $(VENV)/.dev ## tests without services of minutes
-	$(BIN)/python -m pytest -m 'not integration'
+	$(BIN)/python -m pytest -n auto -m 'not integration'
 
-integration: $(VENV)/.dev ## the real proxy, database and Redis
-	$(BIN)/python -m pytest -m integration
+integration: $(VENV)/.dev $(VENV)-oldest/.ready ## the real proxy, database and Redis, oldest and newest
+	AGENTWATT_OTHER_PYTHON=$(CURDIR)/$(VENV)-oldest/bin/python $(BIN)/python -m pytest -m integration
 
 clean: ## remove the environment and what runs left behind
-	rm -rf $(VENV) out build dist
+	rm -rf $(VENV) $(VENV)-oldest out build dist

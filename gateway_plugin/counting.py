@@ -22,14 +22,14 @@ belong to the phase ``auth``.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import logging
-import os
 import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar, Token
 from typing import Any
 
@@ -65,8 +65,8 @@ def _on_event_loop() -> bool:
     return True
 
 
-def _native_enabled() -> bool:
-    return os.environ.get("LITELLM_RUST", "").strip().lower() in {"1", "true", "yes", "on"}
+def _numbers(result: object) -> list[int]:
+    return [n for n in result.values() if isinstance(n, int)] if isinstance(result, Mapping) else []
 
 
 class Meter:
@@ -209,10 +209,11 @@ class Meter:
                 result = await inner(*args, **kwargs)
             finally:
                 _handed_over.reset(token)
-            if result and spent.calls == before and _native_enabled():
+            tokens = max(_numbers(result), default=0)
+            if tokens > 0 and spent.calls == before:
+                # Tokens without a run of the Python counter: the native one ran.
                 ms = (time.perf_counter() - begin) * 1e3
-                numbers = [n for n in dict(result).values() if isinstance(n, int)]
-                self._enter(spent, Count("auth", ms, max(numbers, default=None), "native", False))
+                self._enter(spent, Count("auth", ms, tokens, "native", on_loop=False))
             return result
 
         return timed
@@ -258,7 +259,10 @@ class Meter:
         self._replace(module, stock_parts.RESERVATION_FUNCTION, self._timed_reservation(inner))
 
     def uninstall(self) -> None:
-        """Give LiteLLM its own functions back, unless someone else has replaced ours since."""
+        """Give LiteLLM its own functions back, unless someone else has replaced ours since.
+
+        Does not block: checks that are still queued are dropped.
+        """
         self._measuring = False
         while self._restore:
             owner, name, before, ours = self._restore.pop()
@@ -267,7 +271,7 @@ class Meter:
         if self.counter is not None:
             self.counter.active = False
             self.counter.store.clear()
-        self.background.close()
+        self.background.close(wait=False)
         self.reason = "off"
 
 
@@ -293,7 +297,8 @@ class _TimedLimiter:
 
     async def __aexit__(self, *exc_info: object) -> None:
         if self._token is not None:
-            _handed_over.reset(self._token)
+            with contextlib.suppress(ValueError):  # ended in another context: nothing to reset there
+                _handed_over.reset(self._token)
         await self._inner.__aexit__(*exc_info)
 
     def __getattr__(self, name: str) -> Any:

@@ -132,7 +132,7 @@ class AgentwattLogger(CustomLogger):  # type: ignore[misc]
         """Count one failed try against a deployment."""
         with self._guard("failed_attempt"):
             if (call := self._find(request_data)) is not None:
-                call.failed_attempts += 1
+                call.attempt_failed(str(getattr(call_type, "value", call_type)))
 
     # -- after the answer
 

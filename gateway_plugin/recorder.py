@@ -61,7 +61,7 @@ class OpenCall:
     seen_us: int
     entry: Entry | None = None
     lookup: Lookup | None = None
-    failed_attempts: int = 0
+    failures: Counter[str] = field(default_factory=Counter)
     plugin_s: float = 0.0
     left_mono: float | None = None
     rank: int = -1
@@ -69,6 +69,21 @@ class OpenCall:
     span: Any = None
     unplaced: tuple[Arrival, list[Any], prefix.Chain, str] | None = None
     final: dict[str, Any] | None = None
+
+    @property
+    def failed_attempts(self) -> int:
+        """Failed tries against deployments.
+
+        A route that LiteLLM bridges to another API reports one try once for each of the two call types, so
+        the client's own call type counts, and where that is missing the one reported most often.
+        """
+        return self.failures.get(str(self.record.get("call_type")), 0) or max(
+            self.failures.values(), default=0
+        )
+
+    def attempt_failed(self, call_type: str) -> None:
+        """Enter one report of a failed try."""
+        self.failures[call_type] += 1
 
     @property
     def event_id(self) -> str:

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pipeline import commands_data
+from pipeline.deferred import RootGroup
 from pipeline.errors import AgentwattError, AuditFailedError, ConfigError, ExitCode, UnreachableError
 from pipeline.interrupt import Stop, stop_signal
 from pipeline.output import Format, progress, say, show_error, write_record, write_rows
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     name="agentwatt",
+    cls=RootGroup,
     help="Measures agentic LLM traffic at a LiteLLM gateway and sizes the platform for it.",
     no_args_is_help=True,
     add_completion=False,
@@ -260,6 +263,9 @@ def config_show(
     write_rows(rows if origin else [{"key": r["key"], "value": r["value"]} for r in rows], form)
     for notice in loaded.notices:
         say(f"Note: {notice}")
+
+
+commands_data.register(app, lambda: _Options.progress)
 
 
 def main() -> None:

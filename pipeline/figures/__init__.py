@@ -13,12 +13,15 @@ from datetime import date, datetime, time, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from pipeline.figures import human, length, prefix
+from pipeline.figures import human, length, prefix, provenance
+from pipeline.figures.table import Table, load, names
 from pipeline.power import agents, energy
 from pipeline.sql import binding, models, parameters
 
 if TYPE_CHECKING:
     import duckdb
+
+__all__ = ["NAMES", "Figures", "Table", "bind", "compute", "load", "names"]
 
 #: Names of the figures, and their keys in ``report.json``.
 NAMES: Final = ("calls_per_human_hour", "prompt_length", "prefix_hit", "agents_per_megawatt")
@@ -61,16 +64,13 @@ def compute(
             reason = "the lake holds no call in the window"
             nothing = {"value": None, "unit": None, "coverage": None, "reason": reason}
             return Figures(None, {name: dict(nothing) for name in NAMES}, reason=reason)
-        return Figures(
-            window,
-            {
-                "calls_per_human_hour": human.compute(con, settings, window),
-                "prompt_length": length.compute(con, window),
-                "prefix_hit": prefix.compute(con),
-                "agents_per_megawatt": agents.compute(con, settings, window),
-            },
-            _counts(con),
-        )
+        figures = {
+            "calls_per_human_hour": human.compute(con, settings, window),
+            "prompt_length": length.compute(con, window),
+            "prefix_hit": prefix.compute(con),
+            "agents_per_megawatt": agents.compute(con, settings, window),
+        }
+        return Figures(window, provenance.apply(con, window, figures), _counts(con))
     finally:
         con.close()
 

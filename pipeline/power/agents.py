@@ -14,7 +14,7 @@ from pipeline.sql.evidence import evidence
 if TYPE_CHECKING:
     import duckdb
 
-STATES: Final = ("open", "in_turn", "llm_active")
+STATES: Final = ("in_turn", "open", "llm_active")
 UNIT: Final = "agents per megawatt (agent-hours per megawatt-hour)"
 CONVENTION: Final = (
     "served, not capacity; root agents; hourly cells; a gap belongs to the turn before it; idle power and "

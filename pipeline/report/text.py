@@ -57,6 +57,25 @@ def share(value: float | None) -> str:
     return NONE if value is None else f"{value * 100:.1f} %"
 
 
+def sentence(phrase: str) -> str:
+    """Make a phrase a sentence: a capital letter and a full stop."""
+    return f"{phrase[:1].upper()}{phrase[1:]}."
+
+
+def instant(iso: str) -> str:
+    """Write an instant to the second."""
+    return iso.replace("T", " ")[:19]
+
+
+def duration(hours: float) -> str:
+    """Write a length of time in the unit that suits it."""
+    if hours >= 48:
+        return f"{number(hours / 24)} days"
+    if hours >= 1:
+        return f"{number(hours)} hours"
+    return f"{number(hours * 60)} minutes"
+
+
 def all_notes(figures: Mapping[str, Mapping[str, Any]], given: Sequence[Note | str]) -> list[Note]:
     """Return the given notes and those that the figures themselves call for, each once."""
     notes = [Note(n, _concerned(n)) if isinstance(n, str) else n for n in given]
@@ -176,6 +195,8 @@ def headlines(figures: Mapping[str, Mapping[str, Any]]) -> list[Line]:
     agents = figures["agents_per_megawatt"]
     for row in agents.get("values") or ():
         name = f"{row['state'].replace('_', '-')}, {row['tier']}, {row['boundary']}"
+        if row["synthetic"]:
+            name += ", synthetic"
         shown = number(row["value"])
         if row["value_upper"] > row["value"]:
             shown += f" to {number(row['value_upper'])}"

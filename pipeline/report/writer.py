@@ -120,7 +120,13 @@ def _render(document: dict[str, Any], notes: Sequence[text.Note]) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"number": text.number, "share": text.share}
+    environment.filters |= {
+        "number": text.number,
+        "share": text.share,
+        "sentence": text.sentence,
+        "instant": text.instant,
+        "duration": text.duration,
+    }
     content = {k: v for k, v in document.items() if k != "meta"}
     lines = text.headlines(content)
     return environment.get_template("report.html.j2").render(
@@ -144,7 +150,7 @@ def _markdown(document: dict[str, Any], notes: Sequence[text.Note]) -> str:
     window = document["meta"]["window"]
     out = ["# agentwatt report", ""]
     if window:
-        out += [f"Window: {window['start']} to {window['end']} UTC ({text.number(window['hours'])} h).", ""]
+        out += [_window_line(window), ""]
     lines = text.headlines(content)
     for name, definition in DEFINITIONS.items():
         out += [f"## {definition.title}", "", definition.plain, ""]
@@ -161,6 +167,11 @@ def _markdown(document: dict[str, Any], notes: Sequence[text.Note]) -> str:
         if boundary:
             out += [f"Power boundary: {boundary}.", ""]
     return "\n".join(out)
+
+
+def _window_line(window: dict[str, Any]) -> str:
+    start, end = text.instant(window["start"]), text.instant(window["end"])
+    return f"Window: {start} to {end} UTC, {text.duration(window['hours'])}."
 
 
 def _cell(value: str) -> str:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import datetime
 import types
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -140,7 +141,7 @@ def test_an_answer_from_the_response_cache_is_marked() -> None:
 def test_attempts_count_retries_and_fallbacks() -> None:
     params = {"metadata": {"attempted_retries": 2, "attempted_fallbacks": 1}}
     assert success({}, litellm_params=params).attempts == 4
-    failed = OpenCall({"event_id": "e"}, 0.0, 0, failed_attempts=2)
+    failed = OpenCall({"event_id": "e"}, 0.0, 0, failures=Counter(acompletion=2))
     assert payloads.success_ending({}, None, failed).attempts == 3
     assert success({}, litellm_params={"metadata": {"attempted_retries": "x"}}).attempts == 1
 
@@ -176,7 +177,7 @@ def test_a_failure_upstream_is_a_failure_with_its_attempts() -> None:
     logging_obj = LoggingObject(
         first_api_call_start_time=datetime.datetime.now(), model="m", custom_llm_provider="p"
     )
-    call = OpenCall({"event_id": "e"}, 0.0, 0, failed_attempts=3)
+    call = OpenCall({"event_id": "e"}, 0.0, 0, failures=Counter(acompletion=3))
     ending = payloads.failure_ending({"litellm_logging_obj": logging_obj}, RateLimitError(), call)
     assert (ending.outcome, ending.attempts, ending.model, ending.provider) == ("failure", 3, "m", "p")
     assert ending.usage.source == "none"

@@ -85,7 +85,7 @@ class PrefixCache:
             hit += 1
         private = -(-(prompt_tokens + output_tokens) // self.block_size) - len(hashes)
         fresh = frozenset(v for v in hashes if v not in self._references and v not in self._free)
-        revived = [v for v in hashes if v in self._free]
+        revived = {v for v in hashes if v in self._free}
         if self.used_blocks + len(fresh) + len(revived) + private > self.capacity:
             return None
         for value in revived:

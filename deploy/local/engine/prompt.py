@@ -5,7 +5,8 @@ cached encoding of old messages is reused. All routes render tools, then the sys
 Cache marks of a client are not part of the prompt.
 
 Marks in the prompt's text steer the engine: ``[[standin:fail-once:<id>:<status>]]`` fails the first request
-that carries the id, ``[[standin:slow:<factor>]]`` in the newest user text multiplies the decode time, and
+that carries the id, ``[[standin:slow:<factor>]]`` in the newest user text multiplies the decode time,
+``[[standin:hold:<seconds>]]`` there keeps the first token back for real seconds whatever the speed-up, and
 ``[[trace:<x>]]`` is copied into the ground truth (the last one of the prompt).
 """
 
@@ -25,6 +26,7 @@ MAX_MODEL_NAME: Final = 256
 
 _FAIL: Final = re.compile(r"\[\[standin:fail-once:([^\]:]+):(\d+)\]\]")
 _SLOW: Final = re.compile(r"\[\[standin:slow:([^\]]+)\]\]")
+_HOLD: Final = re.compile(r"\[\[standin:hold:([^\]]+)\]\]")
 _TRACE: Final = re.compile(r"\[\[trace:([^\]]+)\]\]")
 _LIMITS: Final = ("max_completion_tokens", "max_tokens", "max_output_tokens")
 #: Fields of a message that a template does not render.
@@ -43,6 +45,7 @@ class Prompt:
     tool: str | None
     fail_once: tuple[tuple[str, int], ...]
     slow: float
+    hold_s: float
     trace: str | None
 
 
@@ -76,6 +79,7 @@ def _parse(route: str, body: Any) -> Prompt:
         raise BadRequest("previous_response_id: this engine stores no responses", "previous_response_id")
     segments = tuple(_segments(body, items))
     text = "\n".join(segments)
+    newest = _newest_user_text(items)
     options = body.get("stream_options")
     return Prompt(
         model=model_name(body),
@@ -85,7 +89,8 @@ def _parse(route: str, body: Any) -> Prompt:
         include_usage=isinstance(options, Mapping) and options.get("include_usage") is True,
         tool=_tool(body),
         fail_once=_fail_once(text),
-        slow=_slowness(_newest_user_text(items)),
+        slow=_number(_SLOW, newest, 1.0),
+        hold_s=_number(_HOLD, newest, 0.0),
         trace=traces[-1] if (traces := _TRACE.findall(text)) else None,
     )
 
@@ -202,17 +207,17 @@ def _fail_once(text: str) -> tuple[tuple[str, int], ...]:
     return tuple(fails)
 
 
-def _slowness(text: str) -> float:
-    found = _SLOW.search(text)
+def _number(mark: re.Pattern[str], text: str, default: float) -> float:
+    found = mark.search(text)
     if not found:
-        return 1.0
+        return default
     try:
-        slow = float(found[1])
+        value = float(found[1])
     except ValueError:
-        slow = math.nan
-    if not 0 < slow < math.inf:
+        value = math.nan
+    if not 0 < value < math.inf:
         raise BadRequest(f"{found[0]}: not a positive number")
-    return slow
+    return value
 
 
 def _newest_user_text(items: list[Any]) -> str:

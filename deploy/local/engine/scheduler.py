@@ -10,8 +10,8 @@ import asyncio
 import time
 from array import array
 from collections import Counter
-from collections.abc import AsyncGenerator
-from dataclasses import dataclass, field
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import dataclass
 from typing import Literal
 
 from deploy.local.engine.cache import Allocation, PrefixCache
@@ -34,9 +34,10 @@ class Job:
     hashes: list[int]
     output_tokens: int
     metrics: ModelMetrics
+    arrived: float
     limited: bool = False
     slow: float = 1.0
-    arrived: float = field(default_factory=time.monotonic)
+    hold_s: float = 0.0
     admitted: float = 0.0
     prefill_s: float = 0.0
     first_token: float = 0.0
@@ -57,7 +58,10 @@ class Scheduler:
         block_size: int,
         capacity_blocks: int,
         max_running: int,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        """*clock* counts the seconds that the event loop waits by."""
+        self._clock = clock
         self._metrics, self._power, self._truth = metrics, power, truth
         self.speeds = speeds
         self._block_size, self._capacity = block_size, capacity_blocks
@@ -81,12 +85,14 @@ class Scheduler:
         *,
         limited: bool = False,
         slow: float = 1.0,
+        hold_s: float = 0.0,
     ) -> Job:
         """Return the job of a prompt, which :meth:`run` runs."""
         served.input_tokens = len(tokens)
         hashes = self.cache(model).chain(tokens)
         metrics = self._metrics.of(model)
-        return Job(served, model, len(tokens), hashes, output_tokens, metrics, limited, slow)
+        arrived = self._clock()
+        return Job(served, model, len(tokens), hashes, output_tokens, metrics, arrived, limited, slow, hold_s)
 
     async def run(self, job: Job) -> AsyncGenerator[int, None]:
         """Run *job*; yield the number of tokens generated so far after each step, the last one being all.
@@ -96,7 +102,7 @@ class Scheduler:
         finished = False
         try:
             await self._admission(job)
-            await asyncio.sleep(job.prefill_s)
+            await asyncio.sleep(job.prefill_s + job.hold_s)
             self._first_token(job)
             done = 1
             yield done
@@ -106,9 +112,9 @@ class Scheduler:
                 token_s = self.speeds.token_s(decoding, job.slow)
                 step = self.speeds.step(job.output_tokens - done, token_s)
                 due += step * token_s
-                await asyncio.sleep(max(0.0, due - time.monotonic()))
+                await asyncio.sleep(max(0.0, due - self._clock()))
                 done += step
-                now = time.monotonic()
+                now = self._clock()
                 job.served.output_tokens = done
                 job.metrics.generation.inc(step)
                 for _ in range(step):
@@ -159,7 +165,7 @@ class Scheduler:
     def _admit(self, job: Job, allocation: Allocation) -> None:
         hit = allocation.cached_tokens
         job.allocation = allocation
-        job.admitted = time.monotonic()
+        job.admitted = self._clock()
         job.prefill_s = self.speeds.prefill_s(job.prompt_tokens - hit)
         job.served.cached_tokens = hit
         job.metrics.queries.inc(job.prompt_tokens)
@@ -169,7 +175,7 @@ class Scheduler:
         self._enter(job, "prefill")
 
     def _first_token(self, job: Job) -> None:
-        job.first_token = time.monotonic()
+        job.first_token = self._clock()
         job.served.first_token_us = now_us()
         job.served.output_tokens = 1
         hit, m = job.served.cached_tokens, job.metrics
@@ -201,11 +207,11 @@ class Scheduler:
     def _computed(self, job: Job) -> int:
         """Prompt tokens that are in the cache by now when *job* is aborted in its prefill."""
         hit = job.served.cached_tokens
-        share = min(1.0, (time.monotonic() - job.admitted) / job.prefill_s) if job.prefill_s else 1.0
+        share = min(1.0, (self._clock() - job.admitted) / job.prefill_s) if job.prefill_s else 1.0
         return hit + int(share * (job.prompt_tokens - hit))
 
     def _finished(self, job: Job) -> None:
-        m, now = job.metrics, time.monotonic()
+        m, now = job.metrics, self._clock()
         decode = now - job.first_token
         m.finished["length" if job.limited else "stop"].inc()
         m.e2e.observe(now - job.arrived)

@@ -163,6 +163,20 @@ def test_the_csv_agrees_with_the_json(out: Path, document: dict[str, Any]) -> No
     assert all(r["unit"] for r in rows)
 
 
+def test_the_figure_at_a_glance_is_the_headline_and_says_when_it_is_synthetic(
+    document: dict[str, Any],
+) -> None:
+    content = {k: v for k, v in document.items() if k != "meta"}
+    first = next(line for line in text.headlines(content) if line.figure == "agents_per_megawatt")
+    assert first.value == document["agents_per_megawatt"]["value"]
+    assert first.name == "in-turn, 20 tok/s, 10 s, board"
+    content = json.loads(json.dumps(content))
+    for row in content["agents_per_megawatt"]["values"]:
+        row["synthetic"] = True
+    names = [line.name for line in text.headlines(content) if line.figure == "agents_per_megawatt"]
+    assert all(name.endswith(", synthetic") for name in names)
+
+
 def test_the_summary_shows_four_figures_with_coverage_and_notes(document: dict[str, Any]) -> None:
     shown = report.summary({k: v for k, v in document.items() if k != "meta"}, NOTES)
     for definition in DEFINITIONS.values():
@@ -224,6 +238,13 @@ def test_synthetic_power_and_suspect_cells_call_for_notes_of_their_own(document:
 )
 def test_numbers_are_short_and_unknown_is_not_zero(value: float | None, shown: str) -> None:
     assert text.number(value) == shown
+
+
+@pytest.mark.parametrize(
+    ("hours", "shown"), [(168, "7.00 days"), (24.5, "24.5 hours"), (0.25, "15.0 minutes")]
+)
+def test_lengths_of_time_are_written_in_the_unit_that_suits_them(hours: float, shown: str) -> None:
+    assert text.duration(hours) == shown
 
 
 def test_figures_serialise_by_name(tmp_path: Path) -> None:

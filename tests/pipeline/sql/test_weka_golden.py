@@ -10,8 +10,8 @@ from typing import Any
 import duckdb
 import pytest
 
-from pipeline import figures, run
-from pipeline.extract import weka
+from pipeline import figures, importing, run
+from pipeline.settings import Settings as FileSettings
 from tests.pipeline.sql.synthetic import Settings
 
 SHARED = Path(__file__).resolve().parents[3].parent / "shared"
@@ -33,7 +33,7 @@ def golden() -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("weka")
-    weka.load(TRACES, root)
+    importing.import_files(FileSettings(lake=root), [TRACES])
     result = run.build(root, Settings())
     assert result.failed_audits == ()
     return root
@@ -111,7 +111,8 @@ def test_the_median_session_lasts_from_first_start_to_last_end(
 ) -> None:
     (found,) = one(
         con,
-        "SELECT QUANTILE_CONT(minutes, 0.5) FROM (SELECT (MAX(EPOCH_US(end_at)) FILTER (WHERE last_call = 1) "
+        "SELECT QUANTILE_CONT(minutes, 0.5) FROM (SELECT (MAX(EPOCH_US(COALESCE(end_at, start_at))) "
+        "FILTER (WHERE last_call = 1) "
         "- MIN(EPOCH_US(start_at))) / 6e7 AS minutes FROM (SELECT session_key, start_at, end_at, CASE WHEN "
         "ROW_NUMBER() "
         "OVER (PARTITION BY session_key ORDER BY started_us DESC, call_id DESC) = 1 THEN 1 END AS last_call "

@@ -1,0 +1,172 @@
+"""Commands that bring data in from elsewhere, check it against the proxy's own tables, and let it go."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pipeline.errors import ConfigError, ExitCode, ThresholdError
+from pipeline.interrupt import stop_signal
+from pipeline.output import Format, progress, say, write_rows
+
+if TYPE_CHECKING:
+    from pipeline.settings import Settings
+
+Config = Annotated[Path | None, typer.Option("--config", help="Settings file (YAML).", show_default=False)]
+LakeRoot = Annotated[Path | None, typer.Option("--lake", help="Folder of the lake.", show_default=False)]
+Form = Annotated[
+    Format | None,
+    typer.Option("--format", help="Format on stdout. Default: table on a terminal, jsonl in a pipe."),
+]
+
+
+class _Shared:
+    """What the root command knows."""
+
+    show_progress: Callable[[], bool] = staticmethod(lambda: True)
+
+
+def register(app: typer.Typer, show_progress: Callable[[], bool]) -> None:
+    """Add the commands to *app*; *show_progress* says whether progress is wanted."""
+    _Shared.show_progress = staticmethod(show_progress)
+    app.command("import")(import_traces)
+    app.command()(reconcile)
+    app.command()(retention)
+
+
+def import_traces(
+    files: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="FILE…", help="Trace files or folders; with --explain: kinds."),
+    ] = None,
+    kind: Annotated[
+        str | None, typer.Option(help="Kind of the traces. Default: told by each file.", show_default=False)
+    ] = None,
+    map_: Annotated[
+        list[str] | None,
+        typer.Option("--map", help="FIELD=COLUMN of a plain table; repeat for more.", show_default=False),
+    ] = None,
+    dataset: Annotated[
+        str | None,
+        typer.Option(help="Keeps session ids of collections apart. Default: the kind.", show_default=False),
+    ] = None,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Say which figures each kind can carry, and import nothing.")
+    ] = False,
+    config: Config = None,
+    lake: LakeRoot = None,
+    form: Form = None,
+) -> None:
+    """Import recorded or published traces, without a proxy; then build with: agentwatt run --offline."""
+    from pipeline.extract.traces import registry, table
+
+    if explain:
+        kinds = [*(files or ()), *([kind] if kind else ())]
+        rows = [row for name in kinds for row in registry.explain(registry.named(name))] or registry.matrix()
+        write_rows(rows, form)
+        return
+    if not files:
+        raise ConfigError(
+            "There is nothing to import.",
+            why=f"Kinds: {', '.join(registry.SOURCES)}.",
+            next_step="agentwatt import traces.jsonl.gz; --explain says what each kind gives.",
+        )
+    from pipeline import importing
+
+    settings = _settings(config, lake)
+    with stop_signal() as stop, progress("Importing", enabled=_Shared.show_progress()) as show:
+        report = importing.import_files(
+            settings,
+            [Path(f) for f in files],
+            kind=kind,
+            columns=table.mapping(map_ or ()),
+            dataset=dataset,
+            show=show,
+            stop=stop,
+        )
+    for note in report.notes:
+        say(f"Note: {note}")
+    write_rows([f.as_dict() for f in report.files], form)
+    if stop.number == signal.SIGINT:
+        raise typer.Exit(ExitCode.INTERRUPTED)
+    empty = [str(f.path) for f in report.files if f.status == "imported" and not f.calls]
+    if empty:
+        raise ConfigError(
+            f"No record of {', '.join(empty)} became a call.",
+            why="The reasons are in the report; nothing of these files counts as imported.",
+            next_step="--kind names another kind; agentwatt import --explain lists them.",
+        )
+    if report.dates:
+        say("Build the figures with: agentwatt run --offline")
+
+
+def reconcile(
+    since: Annotated[str | None, typer.Option(help="First UTC day, YYYY-MM-DD.", show_default=False)] = None,
+    until: Annotated[
+        str | None, typer.Option(help="Day after the last, YYYY-MM-DD.", show_default=False)
+    ] = None,
+    fail_on: Annotated[
+        float | None,
+        typer.Option(help="Exit 5 above this per cent of unexplained calls.", min=0, show_default=False),
+    ] = None,
+    config: Config = None,
+    lake: LakeRoot = None,
+    form: Form = None,
+) -> None:
+    """Compare events, ledger rows and LiteLLM's daily sums, and say why they differ."""
+    from pipeline import reconcile as books
+
+    settings = _settings(config, lake)
+    with progress("Comparing", enabled=_Shared.show_progress()):
+        found = books.reconcile(settings, since=_day(since, "--since"), until=_day(until, "--until"))
+    for notice in found.notices:
+        say(f"Note: {notice}")
+    totals = found.summary()
+    say(", ".join(f"{key.replace('_', ' ')}: {value}" for key, value in totals.items()))
+    write_rows([d.as_dict() for d in found.differences], form)
+    percent = found.unexplained_percent()
+    if fail_on is not None and percent > fail_on:
+        names = sorted({d.name for d in found.differences if not d.explained})
+        raise ThresholdError(
+            f"{percent:.2f} % of the window is unexplained, more than {fail_on:g} %.",
+            why="; ".join(names),
+            next_step="The classes above say what each of them means.",
+        )
+
+
+def retention(
+    keep_days: Annotated[int, typer.Option(help="Days to keep, the present UTC day included.", min=1)],
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would go, and remove nothing.")
+    ] = False,
+    config: Config = None,
+    lake: LakeRoot = None,
+    form: Form = None,
+) -> None:
+    """Remove old dates from the lake: raw records, facts, and what the marts held of them."""
+    from pipeline import retention as old
+
+    settings = _settings(config, lake)
+    with progress("Removing", enabled=_Shared.show_progress()) as show:
+        report = old.retain(settings, keep_days, dry_run=dry_run, show=show)
+    for notice in report.notices:
+        say(f"Note: {notice}")
+    write_rows([r.as_dict() for r in report.removed], form)
+
+
+def _day(value: str | None, option: str) -> date | None:
+    try:
+        return None if value is None else date.fromisoformat(value)
+    except ValueError:
+        raise ConfigError(f"{option} {value} is no day.", next_step="Write it as 2026-11-29 (UTC).") from None
+
+
+def _settings(config: Path | None, lake: Path | None) -> Settings:
+    from pipeline.layers import load
+
+    return load(config, {"lake": lake}).settings
