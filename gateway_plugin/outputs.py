@@ -12,8 +12,9 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from gateway_plugin import preflight, proxy_gauges
+from gateway_plugin.call import OpenCall
 from gateway_plugin.guard import Guard
-from gateway_plugin.recorder import OpenCall, Recorder
+from gateway_plugin.recorder import Recorder
 from gateway_plugin.settings import PluginSettings
 from gateway_plugin.shared_state import SharedState
 from gateway_plugin.sinks import metric_table as table

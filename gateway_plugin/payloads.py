@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 
+from gateway_plugin.call import Arrival, Ending, OpenCall, now_us
 from gateway_plugin.identity import Auth
-from gateway_plugin.recorder import Arrival, Ending, OpenCall, now_us
 from gateway_plugin.sinks import spend_logs
 from gateway_plugin.text import storable
 from gateway_plugin.usage import Usage, normalise

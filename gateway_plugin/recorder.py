@@ -10,110 +10,23 @@ import dataclasses
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final
 
+from gateway_plugin import continuation, prefix, turns
 from gateway_plugin import identity as ident
-from gateway_plugin import prefix, turns
 from gateway_plugin.agents import MAIN, Agents
+from gateway_plugin.call import Arrival, Ending, OpenCall, now_us
 from gateway_plugin.event import FIELD_NAMES, OUTCOME_RANK, SCHEMA_VERSION, new_event_id
 from gateway_plugin.hashing import Hasher
+from gateway_plugin.sessions import Request, canonical_headers
 from gateway_plugin.settings import PluginSettings
-from gateway_plugin.shared_state import Lookup, SharedState
-from gateway_plugin.state import Entry, SessionState
-from gateway_plugin.state_codec import Known
+from gateway_plugin.shared_state import SharedState
+from gateway_plugin.state import SessionState
 from gateway_plugin.text import storable
-from gateway_plugin.usage import Usage
 
 #: Ended calls remembered so that a second ending of the same call is a counted no-op.
 _FINISHED_MAX: Final = 10_000
 _OPEN_MAX: Final = 50_000
-
-
-@dataclass(frozen=True, slots=True)
-class Arrival:
-    """What is known when a request is first seen. Times: UTC microseconds; queue in ms."""
-
-    body: Mapping[str, Any]
-    headers: object
-    client_metadata: Mapping[str, Any]
-    auth: ident.Auth
-    proxy_session: str | None
-    route: str
-    call_type: str
-    litellm_call_id: str | None
-    received_us: int
-    queue_ms: float | None
-
-
-@dataclass(slots=True, eq=False)
-class OpenCall:
-    """A call under way. ``mono`` is the monotonic clock at the pre-call hook, seconds.
-
-    ``final`` is its final record once it ended. ``left_mono`` is when the proxy was done with the request's
-    task, which is how a client that went away without any event is noticed. ``counting`` is what its token
-    counts are added to, ``span`` the request's span when the proxy traces, and ``unplaced`` what a call
-    without known headers waits with for its end.
-    """
-
-    record: dict[str, Any]
-    mono: float
-    seen_us: int
-    entry: Entry | None = None
-    lookup: Lookup | None = None
-    failures: Counter[str] = field(default_factory=Counter)
-    plugin_s: float = 0.0
-    left_mono: float | None = None
-    rank: int = -1
-    counting: Any = None
-    span: Any = None
-    unplaced: tuple[Arrival, list[Any], prefix.Chain, str] | None = None
-    final: dict[str, Any] | None = None
-
-    @property
-    def failed_attempts(self) -> int:
-        """Failed tries against deployments.
-
-        A route that LiteLLM bridges to another API reports one try once for each of the two call types, so
-        the client's own call type counts, and where that is missing the one reported most often.
-        """
-        return self.failures.get(str(self.record.get("call_type")), 0) or max(
-            self.failures.values(), default=0
-        )
-
-    def attempt_failed(self, call_type: str) -> None:
-        """Enter one report of a failed try."""
-        self.failures[call_type] += 1
-
-    @property
-    def event_id(self) -> str:
-        """The call's event id."""
-        return str(self.record["event_id"])
-
-
-@dataclass(frozen=True, slots=True)
-class Ending:
-    """How a call ended. ``None`` means unknown. Instants are UTC microseconds of this host's clock."""
-
-    outcome: str
-    ended_us: int | None = None
-    first_token_us: int | None = None
-    handoff_us: int | None = None
-    usage: Usage = field(default_factory=Usage)
-    model: str | None = None
-    deployment_id: str | None = None
-    provider: str | None = None
-    attempts: int | None = None
-    error_class: str | None = None
-    status_code: int | None = None
-    response_cache_hit: bool | None = None
-    litellm_call_id: str | None = None
-    degraded: bool = False
-
-
-def now_us() -> int:
-    """UTC epoch microseconds."""
-    return time.time_ns() // 1000
 
 
 class Recorder:
@@ -222,8 +135,8 @@ class Recorder:
     ) -> None:
         """Find who calls and the call's turn; with *link* also its place in the stream and its prefix."""
         body, hasher, record = arrival.body, self._hasher, call.record
-        request = ident.Request(
-            headers=ident.canonical_headers(arrival.headers),
+        request = Request(
+            headers=canonical_headers(arrival.headers),
             body=body,
             metadata=arrival.client_metadata,
             proxy_session=arrival.proxy_session,
@@ -389,7 +302,13 @@ class Recorder:
             self._finished.popitem(last=False)
         self.open_calls.pop(event_id, None)
         if first_time and call.lookup is not None and call.entry is not None:
-            self._merge(call, call.entry, call.lookup)
+            record = call.record
+            record["state"] = call.lookup.state
+            if call.lookup.state == "late":
+                self.counts["state_late"] += 1
+            if call.lookup.known is not None:
+                continuation.merge(record, call.entry, call.lookup.known, self.state)
+            call.lookup = None
         record = call.final = self._final_record(call, ending)
         if call.entry is not None:
             if first_time:
@@ -405,67 +324,6 @@ class Recorder:
         if self.on_final is not None:
             self.on_final(record, call, not first_time)
         return record
-
-    def _merge(self, call: OpenCall, entry: Entry, lookup: Lookup) -> None:
-        """Improve the facts of a call with what another worker knew of its stream when it began."""
-        record = call.record
-        record["state"] = lookup.state
-        if lookup.state == "late":
-            self.counts["state_late"] += 1
-        known, call.lookup = lookup.known, None
-        if known is None:
-            return
-        heads = known.heads.get(entry.model, [])
-        points = prefix.union_of_steps(
-            entry.facts.steps, prefix.steps(heads, entry.chain, int(record["started_us"]))
-        )
-        record["prefix_steps"] = [[round(age, 3), size] for age, size in points]
-        record["shared_bytes"] = points[-1][1] if points else 0
-        self.state.merge_heads(entry.stream, entry.model, heads)
-        if entry.lane is entry.stream.work and self._is_newer(known, entry):
-            self._continue_from(known, record, entry)
-
-    @staticmethod
-    def _is_newer(known: Known, entry: Entry) -> bool:
-        """Return whether *known* ends with a call that this worker did not see, after all that it saw."""
-        if known.event_id is None or known.end_us is None or known.event_id == entry.event_id:
-            return False
-        return known.event_id != entry.facts.previous_event_id and known.end_us >= (
-            entry.previous_end_us or 0
-        )
-
-    def _continue_from(self, known: Known, record: dict[str, Any], entry: Entry) -> None:
-        record["previous_event_id"] = known.event_id
-        idle_ms = (int(record["started_us"]) - (known.end_us or 0)) / 1e3
-        record["idle_ms"] = max(0.0, idle_ms)
-        record["break_reason"] = "unknown"
-        if known.last_chain is not None:
-            record["break_reason"] = prefix.break_reason(
-                known.last_chain,
-                entry.chain,
-                same_model=known.model == entry.model,
-                compaction_hint=entry.compaction_hint,
-                previous_tool_set=known.tool_set,
-                tool_set=entry.tool_set,
-            )
-        stream = entry.stream
-        if known.turn_id is None:
-            return
-        if entry.own_turn is None:
-            # The request shows no turn of its own: it continues the one that the other worker was in.
-            record |= {
-                "turn_id": known.turn_id,
-                "turn_index": known.turn_index or None,
-                "call_index": known.call_index + 1,
-            }
-        elif record["turn_id"] == known.turn_id:
-            record["call_index"] = max(record["call_index"] or 0, known.call_index + 1)
-        elif entry.own_turn_index is None:
-            record["turn_index"] = max(record["turn_index"] or 0, known.turn_index + 1)
-        if stream.work.event_id == entry.event_id:
-            stream.turn_id = record["turn_id"]
-            stream.turn_index = record["turn_index"] or 0
-            stream.call_index = record["call_index"] or 0
 
     def _final_record(self, call: OpenCall, ending: Ending) -> dict[str, Any]:
         record = dict(call.record)

