@@ -6,7 +6,7 @@ Drives the hooks that the proxy drives, with every sink on (Redis stream to a lo
 metrics, spans): 1K, 10K, 68K and 100K tokens in 20, 200 and 1,000 messages with 0, 50 and 200 tools. The
 figure is process CPU time (all threads, the stream's writer included) divided by requests: median over
 batches. LiteLLM's ``prometheus`` and ``otel`` callbacks get the same success events. A table, then one JSON
-object on the last line of standard output; exit code 5 when a target is missed.
+object on the last line of standard output; exit code 1 when a target is missed.
 """
 
 from __future__ import annotations
@@ -323,7 +323,7 @@ def verdict(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run the benchmark; return 0 when every target is met, else 5."""
+    """Run the benchmark; return 0 when every target is met, else 1."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -344,7 +344,7 @@ def main(argv: list[str] | None = None) -> int:
             rows = asyncio.run(measure(options.requests))
     result = verdict(rows)
     print(json.dumps(result))
-    return 0 if result["met"] else 5
+    return 0 if result["met"] else 1
 
 
 if __name__ == "__main__":

@@ -82,7 +82,7 @@ class Outputs:
         """Take the final records and the state of *recorder*."""
         self._recorder = recorder
         recorder.on_final = self._final
-        recorder.shared = self.shared
+        recorder.placement.shared = self.shared
 
     def emit(self, record: dict[str, Any]) -> None:
         """Hand one record to the stream; never waits."""
@@ -148,7 +148,7 @@ class Outputs:
         self._worst_lag = 0.0
         odd: dict[str, int] = {}
         if (recorder := self._recorder) is not None:
-            odd |= recorder.counts
+            odd |= recorder.counts + recorder.placement.counts
             odd |= {"stream_evicted": recorder.state.evicted, "head_cut": recorder.state.heads_cut}
             gauges[table.OPEN_CALLS] = len(recorder.open_calls)
             gauges[table.STATE_STREAMS] = len(recorder.state)

@@ -26,7 +26,7 @@ class Worker:
     def __init__(self, url: str, **settings: Any) -> None:
         self.rec = Recording(**settings)
         self.shared = SharedState(functools.partial(connect, url, timeout_s=0.5), ttl_s=100, timeout_s=0.5)
-        self.rec.recorder.shared = self.shared
+        self.rec.recorder.placement.shared = self.shared
 
     async def call(
         self, body: dict[str, Any], outcome: str = "success", *, wait: bool = True
@@ -105,7 +105,7 @@ async def test_what_did_not_arrive_in_time_is_late_and_the_call_is_not_held_up(
     await pair[0].call(chat(*history(0)))
     final = await pair[1].call(chat(*history(1)), wait=False)
     assert (final["state"], final["break_reason"]) == ("late", "first")
-    assert pair[1].rec.recorder.counts["state_late"] == 1
+    assert pair[1].rec.recorder.placement.counts["state_late"] == 1
 
 
 async def test_without_redis_the_worker_goes_on_alone_and_asks_again_later() -> None:
