@@ -80,6 +80,18 @@ def test_what_a_template_renders_changes_the_prompt(change: str) -> None:
     assert prompt("chat", body(change)).segments != prompt("chat", body("")).segments
 
 
+def test_an_empty_text_adds_nothing_and_other_parts_are_rendered_as_they_are() -> None:
+    def content(*parts: Any) -> dict[str, Any]:
+        return {"model": "m", "messages": [{"role": "user", "content": list(parts)}]}
+
+    text = {"type": "text", "text": "hi"}
+    picture = {"type": "image_url", "image_url": {"url": "data:,x"}}
+    with_empty = prompt("chat", content({"type": "text", "text": ""}, text)).segments
+    assert with_empty == prompt("chat", content(text)).segments == ("<|user|>hi",)
+    (rendered,) = prompt("chat", content(text, picture)).segments
+    assert rendered == '<|user|>hi{"type":"image_url","image_url":{"url":"data:,x"}}'
+
+
 def test_a_responses_text_input_is_one_user_message() -> None:
     text = {"model": "m", "input": "hello"}
     assert prompt("responses", text).segments == prompt("responses", request("responses")).segments
