@@ -13,12 +13,17 @@ import aiohttp
 import pytest
 import pytest_asyncio
 from aiohttp import web
+from hypothesis import settings as hypothesis_settings
 from prometheus_client.parser import text_string_to_metric_families
 
 from deploy.local.engine.config import EngineConfig
 from deploy.local.engine.server import Engine
 from deploy.local.engine.timing import Speeds
 from deploy.local.engine.tokenizer import CachingTokenizer, find_tokenizer_file
+
+# A shared machine may pause any example for longer than the default limit.
+hypothesis_settings.register_profile("no deadline", deadline=None)
+hypothesis_settings.load_profile("no deadline")
 
 PATHS = {"chat": "/v1/chat/completions", "messages": "/v1/messages", "responses": "/v1/responses"}
 FAST = Speeds(speed_up=1000)
@@ -87,7 +92,7 @@ def request(route: str, text: str = "hello", **fields: Any) -> dict[str, Any]:
     return {"model": "coder-large", key: [{"role": "user", "content": text}], **fields}
 
 
-def limit(route: str, tokens: int) -> dict[str, int]:
+def limit(route: str, tokens: int) -> dict[str, Any]:
     """Return the field that limits the answer's length on *route*."""
     return {"max_output_tokens" if route == "responses" else "max_tokens": tokens}
 
