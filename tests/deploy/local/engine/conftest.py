@@ -65,19 +65,15 @@ class Running:
             assert answer.status == 200
             return await answer.read()
 
-    async def samples(self) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
-        """Scrape: value by (name, labels)."""
-        text = (await self.get("/metrics")).decode()
-        return {
-            (s.name, frozenset(s.labels.items())): s.value
-            for family in text_string_to_metric_families(text)
-            for s in family.samples
-        }
-
     async def sample(self, name: str, model: str = "coder-large", **labels: str) -> float:
         """Scrape the value of one of vLLM's series."""
         wanted = {"model_name": model, "engine": "0", **labels}
-        return (await self.samples())[f"vllm:{name}", frozenset(wanted.items())]
+        lines = (await self.get("/metrics")).decode().splitlines()
+        # Parsing a whole page for one value would take most of the time of these tests.
+        page = "\n".join(line for line in lines if line.startswith(f"vllm:{name}{{"))
+        found = [s for family in text_string_to_metric_families(page) for s in family.samples]
+        (value,) = (s.value for s in found if s.labels == wanted)
+        return value
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Exchange small requests with the server until *condition()* holds."""
