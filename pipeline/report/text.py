@@ -60,8 +60,6 @@ def share(value: float | None) -> str:
 def all_notes(figures: Mapping[str, Mapping[str, Any]], given: Sequence[Note | str]) -> list[Note]:
     """Return the given notes and those that the figures themselves call for, each once."""
     notes = [Note(n) if isinstance(n, str) else n for n in given]
-    imported = {text: None for f in figures.values() for text in f.get("import_notes", ())}
-    notes += [Note(f"Imported calls. {text}") for text in imported]
     agents = figures["agents_per_megawatt"]
     if any(b.get("synthetic") for b in agents.get("boundaries") or ()):
         notes.append(
@@ -79,6 +77,8 @@ def all_notes(figures: Mapping[str, Mapping[str, Any]], given: Sequence[Note | s
                 ("agents_per_megawatt", "calls_per_human_hour"),
             )
         )
+    imported = {text: None for f in figures.values() for text in f.get("import_notes", ())}
+    notes += [Note(f"Imported calls. {text}") for text in imported]
     hit = figures["prefix_hit"]
     if hit.get("suspect_cells"):
         cells = ", ".join(
