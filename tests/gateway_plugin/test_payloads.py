@@ -160,7 +160,7 @@ class RateLimitError(Exception):
 
 class LoggingObject:
     def __init__(self, **details: Any) -> None:
-        self.model_call_details = details
+        self.model_call_details = {"additional_args": {"api_base": "http://x"}} | details
 
 
 def test_a_refusal_before_any_provider_is_rejected_without_attempts() -> None:
@@ -171,6 +171,12 @@ def test_a_refusal_before_any_provider_is_rejected_without_attempts() -> None:
         429,
         "RateLimitError",
     )
+
+
+def test_a_refusal_that_litellm_stamps_like_a_provider_call_is_still_a_refusal() -> None:
+    stamped = LoggingObject(first_api_call_start_time=datetime.datetime.now(), additional_args={})
+    ending = payloads.failure_ending({"litellm_logging_obj": stamped}, ValueError("x"), CALL)
+    assert (ending.outcome, ending.attempts, ending.handoff_us) == ("rejected", 0, None)
 
 
 def test_a_failure_upstream_is_a_failure_with_its_attempts() -> None:
