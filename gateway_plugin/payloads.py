@@ -205,9 +205,10 @@ def failure_ending(request_data: Mapping[str, Any], error: BaseException, call: 
     )
     first_token = epoch_us(details.get("completion_start_time"))
     payload = _mapping(details.get("standard_logging_object"))
-    # Old releases stamp a hand-off on requests that the gateway itself refused; only a route that has no
-    # deployments (pass-through) has to rely on it.
-    reached = call.attempts > 0 or (handoff is not None and call.record.get("route") == "pass_through")
+    # LiteLLM logs a refusal of its own through the same pre-call step, which stamps a hand-off; only a real
+    # request to a provider leaves its address and body there as well.
+    handed_over = handoff is not None and (not details or bool(details.get("additional_args")))
+    reached = handed_over or call.attempts > 0
     usage = Usage()
     if reached and first_token is not None:
         usage = normalise(_mapping(payload.get("metadata")).get("usage_object"), estimated=True)
@@ -216,7 +217,7 @@ def failure_ending(request_data: Mapping[str, Any], error: BaseException, call: 
         outcome="failure" if reached else "rejected",
         ended_us=now_us(),
         first_token_us=first_token,
-        handoff_us=handoff,
+        handoff_us=handoff if reached else None,
         usage=usage,
         model=storable(details.get("model")),
         deployment_id=storable(payload.get("model_id"), 128),

@@ -153,6 +153,31 @@ async def test_a_call_is_found_by_context_when_the_success_lost_our_mark(probe: 
     assert len({r["event_id"] for r in probe.records}) == 1
 
 
+async def test_a_model_call_that_the_proxy_makes_inside_a_request_does_not_end_the_request(
+    probe: Probe,
+) -> None:
+    data = probe.request()
+
+    async def request() -> None:
+        await probe.logger.async_pre_call_hook(
+            user_api_key_dict=KEY, cache=None, data=data, call_type="acompletion"
+        )
+        for metadata in ({}, copy.deepcopy(data["metadata"])):
+            await probe.succeed({"metadata": metadata}, litellm_call_id="a-guardrails-own")
+        await probe.succeed(data, litellm_call_id="call-1")
+
+    await asyncio.create_task(request())
+    assert [r["stage"] for r in probe.records] == ["open", "final"]
+    assert probe.logger._recorder.counts["foreign_event"] == 2
+
+
+async def test_a_late_call_without_any_metadata_counts_once(probe: Probe) -> None:
+    event = success_kwargs({"metadata": {}}) | {"litellm_params": None, "messages": [user("hi")]}
+    await probe.logger.async_logging_hook(kwargs=event, result=None, call_type="x")
+    await probe.logger.async_log_success_event(event, None, None, None)
+    assert [r["stage"] for r in probe.records] == ["open", "final"]
+
+
 async def test_success_events_that_fire_twice_count_once(probe: Probe) -> None:
     data = probe.request()
     await probe.begin(data)
