@@ -51,7 +51,7 @@ types: $(VENV)/.dev ## strict type check
 	$(BIN)/mypy
 
 unit: $(VENV)/.dev ## tests without services of minutes
-	$(BIN)/python -m pytest -m 'not integration'
+	$(BIN)/python -m pytest -n auto -m 'not integration'
 
 integration: $(VENV)/.dev $(VENV)-oldest/.ready ## the real proxy, database and Redis, oldest and newest
 	AGENTWATT_OTHER_PYTHON=$(CURDIR)/$(VENV)-oldest/bin/python $(BIN)/python -m pytest -m integration

@@ -5,11 +5,11 @@ name really gets (and fails when that is not what is known of this version), a t
 count, the waits of twelve concurrent sessions, and as last line one JSON object with figures and targets.
 Exit code 0 when all targets are met, 1 when one is missed.
 
-Columns: *stock* is LiteLLM's own count; *first* a count with an empty cache, as a ratio to a stock count
-taken next to it; *later* the same prompt again from freshly parsed objects, as the second and third count of
-a request and every retry see it; *grown* the next call of an agent, two messages longer, whose new messages
-have to be tokenised by anyone. Medians of CPU time, which a busy machine disturbs less than the clock; waits
-and admissions are by the clock.
+Columns: *stock* is LiteLLM's own count; *first* a count with an empty cache, as a ratio to stock; *later* the
+same prompt again from freshly parsed objects, as the second and third count of a request and every retry see
+it; *grown* the next call of an agent, two messages longer, whose new messages have to be tokenised by anyone.
+The least CPU time of several runs, which other work on the machine disturbs least; waits and admissions are
+by the clock.
 """
 
 from __future__ import annotations
@@ -199,8 +199,8 @@ def measure(stock: Any, label: str, model: str, messages: int, tokens: int, tool
     from gateway_plugin.counting_incremental import IncrementalCounter
 
     author = Author(messages * 1000 + tools)
-    conversation = author.conversation(messages + 2 * repeat, tokens // messages)
     catalogue = author.catalogue(tools)
+    conversation = author.conversation(messages + 2 * repeat, tokens // messages)
     raw = orjson.dumps([conversation[:messages], catalogue])
     timed(stock.token_counter, model, raw)
     whole, first, later, grown = [], [], [], []
@@ -211,7 +211,7 @@ def measure(stock: Any, label: str, model: str, messages: int, tokens: int, tool
         first_ms, found = timed(counter.token_counter, model, raw)
         assert found == expected
         whole.append(stock_ms)
-        first.append(first_ms / stock_ms)
+        first.append(first_ms)
         for _ in range(3):
             later_ms, found = timed(counter.token_counter, model, raw)
             assert found == expected
@@ -221,7 +221,7 @@ def measure(stock: Any, label: str, model: str, messages: int, tokens: int, tool
         grown_ms, found = timed(counter.token_counter, model, longer)
         assert found == timed(stock.token_counter, model, longer)[1]
         grown.append(grown_ms)
-    stock_ms, later_ms, grown_ms = (statistics.median(times) for times in (whole, later, grown))
+    stock_ms, first_ms, later_ms, grown_ms = (min(times) for times in (whole, first, later, grown))
     return Row(
         tokenizer=label,
         prompt_tokens=tokens,
@@ -229,7 +229,7 @@ def measure(stock: Any, label: str, model: str, messages: int, tokens: int, tool
         tools=tools,
         counted_tokens=expected,
         stock_ms=round(stock_ms, 3),
-        first_ratio=round(statistics.median(first), 3),
+        first_ratio=round(first_ms / stock_ms, 3),
         later_ms=round(later_ms, 3),
         later_ratio=round(stock_ms / later_ms, 1),
         grown_ms=round(grown_ms, 3),
@@ -313,12 +313,11 @@ def targets(rows: list[Row], held: dict[str, int]) -> list[Target]:
         if (row.prompt_tokens, row.messages, row.tools) == (100_000, 200, 200)
     }
     many = [row for row in rows if row.messages == 1000]
-    full = [row for row in rows if row.prompt_tokens >= 50_000]
     return [
         Target("tiktoken_later_ratio", large["tiktoken"].later_ratio, at_least=80),
         Target("huggingface_later_ratio", large["huggingface"].later_ratio, at_least=300),
         Target("thousand_messages_later_ratio", min(row.later_ratio for row in many), at_least=50),
-        Target("first_call_ratio", statistics.median(row.first_ratio for row in full), at_most=1.05),
+        Target("first_call_ratio", max(row.first_ratio for row in large.values()), at_most=1.05),
         Target("most_bytes", held["most_bytes"], at_most=held["max_bytes"]),
     ]
 
@@ -351,7 +350,7 @@ def print_crowds(crowds: list[Crowd]) -> None:
 def main(arguments: list[str] | None = None) -> int:
     """Run the benchmark; return the exit code."""
     parser = argparse.ArgumentParser(description="LiteLLM's token counter against the incremental one.")
-    parser.add_argument("--repeat", type=int, default=9, help="measurements per prompt (median is taken)")
+    parser.add_argument("--repeat", type=int, default=9, help="measurements per prompt (the least is taken)")
     parser.add_argument("--quick", action="store_true", help="only the prompts that carry a target")
     options = parser.parse_args(arguments)
     if options.repeat < 1:

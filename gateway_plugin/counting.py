@@ -22,6 +22,7 @@ belong to the phase ``auth``.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import logging
 import sys
@@ -258,7 +259,10 @@ class Meter:
         self._replace(module, stock_parts.RESERVATION_FUNCTION, self._timed_reservation(inner))
 
     def uninstall(self) -> None:
-        """Give LiteLLM its own functions back, unless someone else has replaced ours since."""
+        """Give LiteLLM its own functions back, unless someone else has replaced ours since.
+
+        Does not block: checks that are still queued are dropped.
+        """
         self._measuring = False
         while self._restore:
             owner, name, before, ours = self._restore.pop()
@@ -267,7 +271,7 @@ class Meter:
         if self.counter is not None:
             self.counter.active = False
             self.counter.store.clear()
-        self.background.close()
+        self.background.close(wait=False)
         self.reason = "off"
 
 
@@ -293,7 +297,8 @@ class _TimedLimiter:
 
     async def __aexit__(self, *exc_info: object) -> None:
         if self._token is not None:
-            _handed_over.reset(self._token)
+            with contextlib.suppress(ValueError):  # ended in another context: nothing to reset there
+                _handed_over.reset(self._token)
         await self._inner.__aexit__(*exc_info)
 
     def __getattr__(self, name: str) -> Any:

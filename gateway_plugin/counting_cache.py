@@ -82,7 +82,12 @@ class PieceStore:
     def get(self, kind: Kind, key: bytes) -> int | None:
         """Return the remembered number, or None; a number below zero is a mark, not a count."""
         count = kind.young.get(key)
-        if count is None and (count := kind.old.get(key)) is not None:
+        return self.recall(kind, key) if count is None else count
+
+    def recall(self, kind: Kind, key: bytes) -> int | None:
+        """Look into the old generation only, and move what is found into the young one."""
+        count = kind.old.get(key)
+        if count is not None:
             self.put(kind, key, count)
         return count
 

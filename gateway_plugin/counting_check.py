@@ -6,14 +6,12 @@ loop nor a burst of requests ever waits for a check. A full queue skips the chec
 
 from __future__ import annotations
 
-import logging
+import contextlib
 import queue
 import random
 import threading
 from collections import Counter
 from collections.abc import Callable
-
-log = logging.getLogger("agentwatt")
 
 
 class Background:
@@ -56,13 +54,23 @@ class Background:
         """Wait until every queued job has run (tests and benchmarks)."""
         self._jobs.join()
 
-    def close(self) -> None:
-        """Stop the thread after the jobs that are queued; returns when it has ended."""
+    def close(self, *, wait: bool = True) -> None:
+        """Stop the thread: after the queued jobs when *wait*, else drop them and return at once."""
         with self._lock:
             thread, self._thread = self._thread, None
-        if thread is not None and thread.is_alive():
-            self._jobs.put(None)
-            thread.join()
+        if thread is None or not thread.is_alive():
+            return
+        if not wait:
+            with contextlib.suppress(queue.Empty):
+                while True:
+                    self._jobs.get_nowait()
+                    self._jobs.task_done()
+                    self.counts["skipped"] += 1
+            with contextlib.suppress(queue.Full):  # refilled meanwhile: the daemon thread just stays
+                self._jobs.put_nowait(None)
+            return
+        self._jobs.put(None)
+        thread.join()
 
 
 class Sampler:

@@ -16,21 +16,9 @@ _PDF_TYPE: Final = "application/pdf"
 _PDF_PREFIX: Final = "data:application/pdf"
 
 #: Keys of a tool definition whose values LiteLLM's counter reads; it renders nothing else.
-_READ_KEYS: Final = frozenset(
-    {
-        "function",
-        "function_declarations",
-        "functionDeclarations",
-        "name",
-        "description",
-        "parameters",
-        "input_schema",
-        "properties",
-        "required",
-        "type",
-        "enum",
-        "items",
-    }
+_STRUCTURE: Final = frozenset({"function", "parameters", "input_schema", "properties", "items"})
+_RENDERED: Final = frozenset(
+    {"name", "description", "required", "type", "enum", "function_declarations", "functionDeclarations"}
 )
 #: Lists under these keys are only iterated or tested for membership: a tuple would count the same.
 _PLAIN_LISTS: Final = frozenset({"required", "enum", "type"})
@@ -111,7 +99,10 @@ def why_stock(message: dict[str, Any], *, default_images: bool) -> str | None:
     A high-detail image behind a URL is fetched to learn its size (unless the caller asked for the default
     count), so its count is not a function of the message. PDFs are parsed with an optional library.
     """
-    stack: list[Any] = list(message.values())
+    content = message.get("content")
+    if type(content) is str:
+        return None
+    stack: list[Any] = [content]
     while stack:
         value = stack.pop()
         if type(value) is str:
@@ -137,8 +128,8 @@ def why_stock(message: dict[str, Any], *, default_images: bool) -> str | None:
 def catalogue_is_plain(tools: list[Any] | tuple[Any, ...]) -> bool:
     """Return whether the JSON text of *tools* determines its count.
 
-    False when a part that the counter renders is null (NaN has the same JSON text) or a list in a place
-    where a tuple would be rendered otherwise.
+    False when a part that the counter renders is null (NaN has the same JSON text), or holds a list or an
+    object where it would be rendered whole.
     """
     stack: list[tuple[Any, bool]] = [(tool, False) for tool in tools if type(tool) is dict]
     if len(stack) != sum(isinstance(tool, dict) for tool in tools):
@@ -146,18 +137,14 @@ def catalogue_is_plain(tools: list[Any] | tuple[Any, ...]) -> bool:
     while stack:
         node, is_properties = stack.pop()
         for key, value in node.items():
-            if not is_properties and key not in _READ_KEYS:
-                continue
-            kind = type(value)
-            if kind is dict:
+            if is_properties or key in _STRUCTURE:
+                if type(value) is not dict:
+                    return False
                 stack.append((value, key == "properties" and not is_properties))
-            elif kind is list:
-                if is_properties or key not in _PLAIN_LISTS:
+            elif key in _RENDERED and type(value) is not str:
+                items = value if type(value) is list and key in _PLAIN_LISTS else (value,)
+                if not all(_plain_scalar(item) for item in items):
                     return False
-                if not all(_plain_scalar(item) for item in value):
-                    return False
-            elif not _plain_scalar(value):
-                return False
     return True
 
 

@@ -130,6 +130,8 @@ def load() -> Stock:
     check_arguments(counter, COUNTER_ARGUMENTS)
     if not hasattr(lazy, "_token_counter_new_func"):
         raise UnknownShape(f"{LAZY_MODULE} has no _token_counter_new_func")
+    if lazy._token_counter_new_func not in (None, counter):
+        raise UnknownShape("something else has replaced the counter already")
     reach = None
     if version >= REACH_FROM:
         reach = _get(core, "messages_reach_token_count")

@@ -99,6 +99,7 @@ class Frame:
     default_images: bool
     default_count: int | None
     catalogue: int | None = None
+    missed: int = 0
     #: a message of the current block must be counted the stock way every time
     volatile: bool = False
 
@@ -113,10 +114,10 @@ class PieceCounter:
         self._spaces: OrderedDict[tuple[object, ...], Space] = OrderedDict()
         self._lock = threading.Lock()
 
-    def tally(self, name: str) -> None:
-        """Count one occurrence of *name*."""
+    def tally(self, name: str, number: int = 1) -> None:
+        """Count *number* occurrences of *name*."""
         with self._lock:
-            self.counts[name] += 1
+            self.counts[name] += number
 
     def ask(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Call a function of LiteLLM's; its error comes back as :class:`StockRaised`."""
@@ -162,15 +163,27 @@ class PieceCounter:
 
         Whole blocks are looked up first: a conversation grows at its end, so its first blocks stay the same.
         """
-        total, has_system, start = 0, False, 0
+        try:
+            return self._messages(frame, messages)
+        finally:
+            if frame.missed:
+                self.tally("piece_missed", frame.missed)
+                frame.missed = 0
+
+    def _messages(self, frame: Frame, messages: Sequence[dict[str, Any]]) -> tuple[int, bool]:
+        total, has_system, start, new = 0, False, 0, False
         for start in range(BLOCK, len(messages) + 1, BLOCK):
-            count, system = self._block(frame, messages[start - BLOCK : start])
-            total += count
-            has_system = has_system or system
-        for message in messages[start:]:
-            total += self._one(frame, message)
-            has_system = has_system or message.get("role") == "system"
-        return total, has_system
+            block, missed = messages[start - BLOCK : start], frame.missed
+            # After a block of new messages the next is new too: it is entered as a block when it comes again.
+            count, system = self._each(frame, block) if new else self._block(frame, block)
+            total, has_system = total + count, has_system or system
+            new = frame.missed - missed > BLOCK // 2
+        count, system = self._each(frame, messages[start:])
+        return total + count, has_system or system
+
+    def _each(self, frame: Frame, messages: Sequence[dict[str, Any]]) -> tuple[int, bool]:
+        count = sum([self._one(frame, message) for message in messages])
+        return count, any(message.get("role") == "system" for message in messages)
 
     def _block(self, frame: Frame, block: Sequence[dict[str, Any]]) -> tuple[int, bool]:
         try:
@@ -184,12 +197,11 @@ class PieceCounter:
         if key is not None:
             known = kind.young.get(key)
             if known is None:
-                known = self.store.get(kind, key)
+                known = self.store.recall(kind, key)
             if known is not None:
                 return known >> 1, bool(known & 1)
         before, frame.volatile = frame.volatile, False
-        count = sum([self._one(frame, message) for message in block])
-        system = any(message.get("role") == "system" for message in block)
+        count, system = self._each(frame, block)
         if key is not None and not frame.volatile:
             self.store.put(kind, key, count << 1 | system)
         frame.volatile = frame.volatile or before
@@ -205,6 +217,8 @@ class PieceCounter:
         except TypeError:  # a lone surrogate, or a key that is not a string
             return self._structured(frame, message)
         count = words.young.get(key)
+        if count is None:
+            count = self.store.recall(words, key)
         return self._message(frame, words, key, message) if count is None or count < 0 else count
 
     def _structured(self, frame: Frame, message: dict[str, Any]) -> int:
@@ -216,27 +230,30 @@ class PieceCounter:
             frame.volatile = True
             return self.stock_message(frame, message)
         count = kind.young.get(key)
+        if count is None:
+            count = self.store.recall(kind, key)
         return self._message(frame, kind, key, message) if count is None or count < 0 else count
 
     def _message(self, frame: Frame, kind: Kind, key: bytes, message: dict[str, Any]) -> int:
-        count = self.store.get(kind, key)
-        if count is not None and count >= 0:
-            return count
         reason = why_stock(message, default_images=frame.default_images)
         count = self.stock_message(frame, message)
-        if reason is not None:
+        if reason is None:
+            frame.missed += 1
+            self.store.put(kind, key, count)
+        else:
             frame.volatile = True
             self.tally(f"piece_{reason}")
             self.store.put(kind, key, ALWAYS_STOCK)
-        else:
-            self.tally("piece_missed")
-            self.store.put(kind, key, count)
         return count
 
     def stock_message(self, frame: Frame, message: dict[str, Any]) -> int:
         """Count one message the stock way."""
-        options = (frame.default_images, frame.default_count)
-        return int(self.ask(self.stock.count_messages, frame.params, [message], *options))
+        try:
+            return self.stock.count_messages(
+                frame.params, [message], frame.default_images, frame.default_count
+            )
+        except Exception as error:  # noqa: BLE001 - any error of LiteLLM's is its answer
+            raise StockRaised(error) from None
 
     # -- beside the messages
 
@@ -271,42 +288,43 @@ class PieceCounter:
         return known
 
     def catalogue(self, frame: Frame, tools: Any) -> int:
-        """Return the tokens of the tool catalogue, its 9 for the definition included."""
-        kind = frame.space.catalogues
-        key = self._catalogue_key(kind, tools)
-        if key is not None:
-            known = self.store.get(kind, key)
-            if known is not None and known >= 0:
-                return known
-            if known is None:
-                if catalogue_is_plain(tools):
-                    return self._remember_catalogue(frame, kind, key, tools)
-                self.store.put(kind, key, LOOK_EXACT)
-        kind = frame.space.exact_catalogues
+        """Return the tokens of the tool catalogue, its 9 for the definition included.
+
+        The first time it is remembered under its exact bytes. When it comes again it is worth finding out
+        whether its JSON text, three times as fast to write, is a key as good.
+        """
+        json_key, exact_key = self._catalogue_key(frame.space.catalogues, tools), None
+        known = None if json_key is None else self.store.get(frame.space.catalogues, json_key)
+        if known is not None and known >= 0:
+            return known
         try:
-            key = kind.key(faithful(tools))
+            exact_key = frame.space.exact_catalogues.key(faithful(tools))
         except ValueError:
             self.tally("piece_opaque")
             return self.stock_catalogue(frame, tools)
-        known = self.store.get(kind, key)
-        return self._remember_catalogue(frame, kind, key, tools) if known is None else known
+        count = self.store.get(frame.space.exact_catalogues, exact_key)
+        if count is None:
+            count = self.stock_catalogue(frame, tools)
+            self.tally("catalogue_missed")
+            self.store.put(frame.space.exact_catalogues, exact_key, count)
+        elif known is None and json_key is not None:
+            mark = count if catalogue_is_plain(tools) else LOOK_EXACT
+            self.store.put(frame.space.catalogues, json_key, mark)
+        return count
 
     def peek_catalogue(self, frame: Frame, tools: Any) -> int | None:
-        """Return the tokens of a catalogue when they are remembered; counts nothing."""
-        for kind, serialise in (
-            (frame.space.catalogues, self._catalogue_key),
-            (frame.space.exact_catalogues, lambda kind, tools: kind.key(faithful(tools))),
-        ):
-            try:
-                key = serialise(kind, tools)
-            except ValueError:
-                return None
-            known = None if key is None else self.store.get(kind, key)
-            if known is None and key is not None:
-                return None
-            if known is not None and known >= 0:
-                return known
-        return None
+        """Return the tokens of a catalogue when they are remembered; counts nothing.
+
+        Raises:
+            ValueError: *tools* is not plain data.
+        """
+        json_key = self._catalogue_key(frame.space.catalogues, tools)
+        known = None if json_key is None else self.store.get(frame.space.catalogues, json_key)
+        if known is None or known < 0:
+            known = self.store.get(
+                frame.space.exact_catalogues, frame.space.exact_catalogues.key(faithful(tools))
+            )
+        return known
 
     @staticmethod
     def _catalogue_key(kind: Kind, tools: Any) -> bytes | None:
@@ -314,12 +332,6 @@ class PieceCounter:
             return kind.key(orjson.dumps(tools, option=_STRICT))
         except TypeError:
             return None
-
-    def _remember_catalogue(self, frame: Frame, kind: Kind, key: bytes, tools: Any) -> int:
-        count = self.stock_catalogue(frame, tools)
-        self.tally("catalogue_missed")
-        self.store.put(kind, key, count)
-        return count
 
     def stock_catalogue(self, frame: Frame, tools: Any) -> int:
         """Count a catalogue the stock way."""

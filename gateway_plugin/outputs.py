@@ -12,9 +12,11 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from gateway_plugin import preflight, proxy_gauges
+from gateway_plugin.call import OpenCall
 from gateway_plugin.guard import Guard
-from gateway_plugin.recorder import OpenCall, Recorder
+from gateway_plugin.recorder import Recorder
 from gateway_plugin.settings import PluginSettings
+from gateway_plugin.shared_state import SharedState
 from gateway_plugin.sinks import metric_table as table
 from gateway_plugin.sinks import metrics as prometheus
 from gateway_plugin.sinks.connection import connect
@@ -45,6 +47,7 @@ class Outputs:
         self._worst_lag = 0.0
         self.link: Callable[[], Any] | None = None
         self.stream: RedisStreamSink | None = None
+        self.shared: SharedState | None = None
         self.metrics = prometheus.make() if settings.metrics else None
         self.spans = Spans(settings.genai_semconv) if settings.spans else None
         if settings.redis_url is not None:
@@ -52,6 +55,10 @@ class Outputs:
                 connect, settings.redis_url.get_secret_value(), timeout_s=settings.redis_timeout_s
             )
             self.link()  # opens nothing; an address that cannot be used is told now, not with the first call
+            if settings.shared_state:
+                self.shared = SharedState(
+                    self.link, ttl_s=settings.shared_state_ttl_s, timeout_s=settings.redis_timeout_s
+                )
         spool = None
         if settings.spool_dir is not None:
             spool = Spool(settings.spool_dir, max_bytes=settings.spool_max_bytes)
@@ -75,6 +82,7 @@ class Outputs:
         """Take the final records and the state of *recorder*."""
         self._recorder = recorder
         recorder.on_final = self._final
+        recorder.placement.shared = self.shared
 
     def emit(self, record: dict[str, Any]) -> None:
         """Hand one record to the stream; never waits."""
@@ -140,11 +148,13 @@ class Outputs:
         self._worst_lag = 0.0
         odd: dict[str, int] = {}
         if (recorder := self._recorder) is not None:
-            odd |= recorder.counts
+            odd |= recorder.counts + recorder.placement.counts
             odd |= {"stream_evicted": recorder.state.evicted, "head_cut": recorder.state.heads_cut}
             gauges[table.OPEN_CALLS] = len(recorder.open_calls)
             gauges[table.STATE_STREAMS] = len(recorder.state)
             gauges[table.STATE_BYTES] = recorder.state.nbytes
+        if self.shared is not None:
+            odd["state_error"] = self.shared.counts["state_error"]
         if (stream := self.stream) is not None:
             spool = stream.spool
             counts = stream.counts + spool.counts if spool is not None else stream.counts
@@ -170,6 +180,8 @@ class Outputs:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
             self._task = None
+        if self.shared is not None:
+            await self.shared.drain()
         if self.stream is not None:
             await self.stream.drain()
 

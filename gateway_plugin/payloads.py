@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 
+from gateway_plugin.call import Arrival, Ending, OpenCall, now_us
 from gateway_plugin.identity import Auth
-from gateway_plugin.recorder import Arrival, Ending, OpenCall, now_us
 from gateway_plugin.sinks import spend_logs
+from gateway_plugin.text import storable
 from gateway_plugin.usage import Usage, normalise
 
 _ROUTES: Final = {
@@ -67,6 +68,10 @@ def _integer(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
+def _any_text(value: object) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
 def epoch_us(value: object) -> int | None:
     """Return UTC microseconds of a datetime (naive = local time, as LiteLLM makes them) or epoch seconds."""
     if isinstance(value, datetime):
@@ -74,10 +79,6 @@ def epoch_us(value: object) -> int | None:
     if isinstance(value, (int, float)) and not isinstance(value, bool) and 1e9 < value < 1e11:
         return int(value * 1e6)
     return None
-
-
-def _text(value: object, limit: int = 256) -> str | None:
-    return value[:limit] if isinstance(value, str) and value else None
 
 
 def auth_of(auth: object) -> Auth:
@@ -111,10 +112,10 @@ def arrival_of(auth: object, data: dict[str, Any], call_type: object) -> Arrival
         headers=server_request.get("headers") or bucket.get("headers"),
         client_metadata=_client_metadata(data, bucket, generated=generated),
         auth=auth_of(auth),
-        proxy_session=None if generated else _text(data.get("litellm_session_id"), 8192),
+        proxy_session=None if generated else _any_text(data.get("litellm_session_id")),
         route=_ROUTES.get(kind, "other"),
-        call_type=kind[:64],
-        litellm_call_id=_text(data.get("litellm_call_id"), 128),
+        call_type=storable(kind, 64) or "",
+        litellm_call_id=storable(data.get("litellm_call_id"), 128),
         received_us=min(received, seen) if received is not None else seen,
         queue_ms=None if queue_s is None else round(queue_s * 1e3, 3),
     )
@@ -174,17 +175,17 @@ def success_ending(kwargs: Mapping[str, Any], result: object, call: OpenCall) ->
         handoff_us=epoch_us(kwargs.get("first_api_call_start_time"))
         or epoch_us(kwargs.get("api_call_start_time")),
         usage=normalise(usage_object, estimated=disconnected),
-        model=_text(payload.get("model")) or _text(kwargs.get("model")),
-        deployment_id=_text(payload.get("model_id"), 128)
-        or _text(_mapping(own.get("model_info")).get("id"), 128),
-        provider=_text(payload.get("custom_llm_provider"), 64)
-        or _text(params.get("custom_llm_provider"), 64),
+        model=storable(payload.get("model")) or storable(kwargs.get("model")),
+        deployment_id=storable(payload.get("model_id"), 128)
+        or storable(_mapping(own.get("model_info")).get("id"), 128),
+        provider=storable(payload.get("custom_llm_provider"), 64)
+        or storable(params.get("custom_llm_provider"), 64),
         attempts=max(1 + sum(known), 1 + call.failed_attempts),
         error_class="ClientDisconnected" if disconnected else None,
         status_code=499 if disconnected else None,
         response_cache_hit=kwargs.get("cache_hit") is True or payload.get("cache_hit") is True,
-        litellm_call_id=_text(kwargs.get("litellm_call_id"), 128)
-        or _text(payload.get("litellm_call_id"), 128),
+        litellm_call_id=storable(kwargs.get("litellm_call_id"), 128)
+        or storable(payload.get("litellm_call_id"), 128),
         degraded=not payload,
     )
 
@@ -215,9 +216,9 @@ def failure_ending(request_data: Mapping[str, Any], error: BaseException, call: 
         first_token_us=first_token,
         handoff_us=handoff,
         usage=usage,
-        model=_text(details.get("model")),
-        deployment_id=_text(payload.get("model_id"), 128),
-        provider=_text(details.get("custom_llm_provider"), 64),
+        model=storable(details.get("model")),
+        deployment_id=storable(payload.get("model_id"), 128),
+        provider=storable(details.get("custom_llm_provider"), 64),
         attempts=max(1, call.failed_attempts) if reached else 0,
         error_class=name if name in ERROR_CLASSES else "other",
         status_code=_status(error),

@@ -230,6 +230,8 @@ def shared_segments(a: Chain, b: Chain) -> int:
     n = min(len(a.digests), len(b.digests))
     if n == 0 or a.digests[0] != b.digests[0]:
         return 0
+    if a.digests[n - 1] == b.digests[n - 1]:
+        return n  # one extends the other: nearly every call of a conversation
     return bisect_right(range(1, n + 1), False, key=lambda k: a.digests[k - 1] != b.digests[k - 1])
 
 
@@ -318,9 +320,13 @@ def steps(heads: Iterable[Head], current: Chain, now_us: int) -> list[tuple[floa
         if size := shared_bytes(head.chain, current):
             age = 0.0 if head.touched_us is None else max(0.0, (now_us - head.touched_us) / 1e6)
             points.append((age, size))
-    points.sort()
+    return union_of_steps(points, [])
+
+
+def union_of_steps(one: list[tuple[float, int]], other: list[tuple[float, int]]) -> list[tuple[float, int]]:
+    """Return the step function that is the larger of two at every age."""
     out: list[tuple[float, int]] = []
-    for age, size in points:
+    for age, size in sorted([*one, *other]):
         if not out or size > out[-1][1]:
             if out and out[-1][0] == age:
                 out[-1] = (age, size)

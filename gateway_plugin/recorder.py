@@ -9,107 +9,21 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from typing import Any, Final
 
-from gateway_plugin import identity as ident
 from gateway_plugin import prefix, turns
-from gateway_plugin.agents import MAIN, Agents
+from gateway_plugin.call import Arrival, Ending, OpenCall, now_us
 from gateway_plugin.event import FIELD_NAMES, OUTCOME_RANK, SCHEMA_VERSION, new_event_id
 from gateway_plugin.hashing import Hasher
+from gateway_plugin.placement import Placement
 from gateway_plugin.settings import PluginSettings
-from gateway_plugin.state import Entry, SessionState
-from gateway_plugin.usage import Usage
+from gateway_plugin.state import SessionState
+from gateway_plugin.text import storable
 
 #: Ended calls remembered so that a second ending of the same call is a counted no-op.
 _FINISHED_MAX: Final = 10_000
 _OPEN_MAX: Final = 50_000
-
-
-@dataclass(frozen=True, slots=True)
-class Arrival:
-    """What is known when a request is first seen. Times: UTC microseconds; queue in ms."""
-
-    body: Mapping[str, Any]
-    headers: object
-    client_metadata: Mapping[str, Any]
-    auth: ident.Auth
-    proxy_session: str | None
-    route: str
-    call_type: str
-    litellm_call_id: str | None
-    received_us: int
-    queue_ms: float | None
-
-
-@dataclass(slots=True, eq=False)
-class OpenCall:
-    """A call under way. ``mono`` is the monotonic clock at the pre-call hook, seconds.
-
-    ``final`` is its final record once it ended. ``left_mono`` is when the proxy was done with the request's
-    task, which is how a client that went away without any event is noticed. ``counting`` is what its token
-    counts are added to, ``span`` the request's span when the proxy traces, and ``unplaced`` what a call
-    without known headers waits with for its end.
-    """
-
-    record: dict[str, Any]
-    mono: float
-    seen_us: int
-    entry: Entry | None = None
-    failures: Counter[str] = field(default_factory=Counter)
-    plugin_s: float = 0.0
-    left_mono: float | None = None
-    rank: int = -1
-    counting: Any = None
-    span: Any = None
-    unplaced: tuple[Arrival, list[Any], prefix.Chain, str] | None = None
-    final: dict[str, Any] | None = None
-
-    @property
-    def failed_attempts(self) -> int:
-        """Failed tries against deployments.
-
-        A route that LiteLLM bridges to another API reports one try once for each of the two call types, so
-        the client's own call type counts, and where that is missing the one reported most often.
-        """
-        return self.failures.get(str(self.record.get("call_type")), 0) or max(
-            self.failures.values(), default=0
-        )
-
-    def attempt_failed(self, call_type: str) -> None:
-        """Enter one report of a failed try."""
-        self.failures[call_type] += 1
-
-    @property
-    def event_id(self) -> str:
-        """The call's event id."""
-        return str(self.record["event_id"])
-
-
-@dataclass(frozen=True, slots=True)
-class Ending:
-    """How a call ended. ``None`` means unknown. Instants are UTC microseconds of this host's clock."""
-
-    outcome: str
-    ended_us: int | None = None
-    first_token_us: int | None = None
-    handoff_us: int | None = None
-    usage: Usage = field(default_factory=Usage)
-    model: str | None = None
-    deployment_id: str | None = None
-    provider: str | None = None
-    attempts: int | None = None
-    error_class: str | None = None
-    status_code: int | None = None
-    response_cache_hit: bool | None = None
-    litellm_call_id: str | None = None
-    degraded: bool = False
-
-
-def now_us() -> int:
-    """UTC epoch microseconds."""
-    return time.time_ns() // 1000
 
 
 class Recorder:
@@ -129,18 +43,17 @@ class Recorder:
         self._emit = emit
         self._litellm_version, self._plugin_version = versions
         self._seed = seed
-        self.state = SessionState(
-            max_streams=settings.max_streams,
-            max_bytes=settings.max_state_bytes,
-            heads_per_model=settings.heads_per_model,
-            seed=seed,
-        )
-        self.agents = Agents(settings.max_streams)
+        self.placement = Placement(settings, hasher, seed=seed)
         self.open_calls: OrderedDict[str, OpenCall] = OrderedDict()
         self._finished: OrderedDict[str, OpenCall] = OrderedDict()
         self.counts: Counter[str] = Counter()
         #: Called with each final record, its call, and whether it revises an earlier ending of the call.
         self.on_final: Callable[[dict[str, Any], OpenCall, bool], None] | None = None
+
+    @property
+    def state(self) -> SessionState:
+        """What this worker remembers of streams."""
+        return self.placement.state
 
     # -- request path
 
@@ -161,12 +74,12 @@ class Recorder:
             "outcome": "open",
             "started_us": arrival.received_us,
             "service_key": arrival.auth.key_alias in self._settings.service_keys,
-            "key_alias": arrival.auth.key_alias,
-            "team_id": arrival.auth.team_id,
+            "key_alias": storable(arrival.auth.key_alias),
+            "team_id": storable(arrival.auth.team_id),
             "route": arrival.route,
             "call_type": arrival.call_type,
             "stream": body.get("stream") is True,
-            "model_group": str(body.get("model") or "")[:256],
+            "model_group": storable(body.get("model")) or "",
             "litellm_call_id": arrival.litellm_call_id,
             "litellm_version": self._litellm_version,
             "plugin_version": self._plugin_version,
@@ -188,11 +101,11 @@ class Recorder:
         call = OpenCall(record, started, seen)
         # A pass-through request shows its headers only when it is logged: it finds its stream then.
         headerless = arrival.route == "pass_through" and not arrival.headers
-        self._place(call, arrival, items, chain, opening, link=not headerless)
+        self.placement.place(call, arrival, items, chain, opening, link=not headerless)
         if headerless and record["session_evidence"] != "E1":
             call.unplaced = (arrival, items, chain, opening)
         elif headerless:
-            self._place(call, arrival, items, chain, opening)
+            self.placement.place(call, arrival, items, chain, opening)
         self.open_calls[call.event_id] = call
         if len(self.open_calls) > _OPEN_MAX:
             _, oldest = self.open_calls.popitem(last=False)
@@ -203,145 +116,6 @@ class Recorder:
         self._emit(record)
         self.counts["begun"] += 1
         return call
-
-    def _place(
-        self,
-        call: OpenCall,
-        arrival: Arrival,
-        items: list[Any],
-        chain: prefix.Chain,
-        opening: str,
-        *,
-        link: bool = True,
-    ) -> None:
-        """Find who calls and the call's turn; with *link* also its place in the stream and its prefix."""
-        body, hasher, record = arrival.body, self._hasher, call.record
-        request = ident.Request(
-            headers=ident.canonical_headers(arrival.headers),
-            body=body,
-            metadata=arrival.client_metadata,
-            proxy_session=arrival.proxy_session,
-        )
-        material = (f"{chain.system_digest:016x}", f"{chain.first_user_digest:016x}" if opening else "")
-        who = ident.resolve(
-            request,
-            arrival.auth,
-            hasher,
-            head_material=material,
-            user_precedence=self._settings.user_precedence,
-        )
-        if link:
-            agent_id, agent_kind, side = self._agent(who, chain, body, items)
-            who = self._tie_side_call(who, opening, beside=side is not None)
-        else:
-            agent_id, agent_kind, side = who.agent_id, who.agent_kind, None
-        turn = turns.analyse(
-            body,
-            who.hints,
-            hasher,
-            session_key=who.session_key,
-            agent_id=agent_id,
-            agent_kind=agent_kind,
-            side_evidence=side,
-        )
-        record |= {
-            "session_key": who.session_key,
-            "session_id": who.session_id,
-            "session_source": who.session_source,
-            "session_evidence": who.session_evidence,
-            "agent_id": agent_id,
-            "agent_kind": agent_kind,
-            "parent_agent_id": who.parent_agent_id or (MAIN if agent_kind == "subagent" else None),
-            "turn_id": turn.turn_id,
-            "turn_index": turn.turn_index,
-            "call_index": turn.call_index,
-            "turn_evidence": turn.evidence,
-            "initiator": turn.initiator,
-            "client": who.client,
-            "client_version": who.client_version,
-            "user_hash": who.user_hash,
-            "user_source": who.user_source,
-            "tool_ms": who.hints.tool_ms,
-        }
-        if link and who.session_key and items:
-            self._link(call, arrival, chain, turn, who)
-
-    def _link(
-        self, call: OpenCall, arrival: Arrival, chain: prefix.Chain, turn: turns.Turn, who: ident.Identity
-    ) -> None:
-        record = call.record
-        beside = turn.initiator == "auxiliary"
-        stream = self.state.stream(str(who.session_key), str(record["agent_id"]))
-        call.entry = self.state.begin(
-            stream,
-            chain,
-            arrival.body,
-            model=str(record["model_group"]),
-            event_id=call.event_id,
-            now_us=arrival.received_us,
-            compaction_hint=turn.after_compaction,
-            side=beside,
-        )
-        facts = call.entry.facts
-        turn_id, turn_index, call_index = self.state.settle_turn(stream, turn, side=beside)
-        record |= {
-            "turn_id": turn_id,
-            "turn_index": turn_index,
-            "call_index": call_index,
-            "shared_bytes": facts.shared_bytes,
-            "prefix_steps": [[round(age, 3), size] for age, size in facts.steps],
-            "break_reason": facts.reason,
-            # A compacted conversation shows its summary in every later call; only the first one broke.
-            "compaction_hint": True
-            if who.hints.after_compaction or (turn.after_compaction and facts.reason == "compaction")
-            else None,
-            "idle_ms": facts.idle_ms,
-            "previous_event_id": facts.previous_event_id,
-            "state": "local",
-        }
-
-    def _agent(
-        self, who: ident.Identity, chain: prefix.Chain, body: Mapping[str, Any], items: list[Any]
-    ) -> tuple[str, str, str | None]:
-        """Return (agent id, kind, evidence that the call is beside the work or None).
-
-        What a client states about its agents is never second-guessed.
-        """
-        told = who.hints.request_class is not None or who.hints.initiator is not None
-        side = None
-        if not told and not who.hints.compaction and items:
-            if turns.is_side_call(body, items):
-                side = "E3"
-            elif (
-                who.session_evidence == "E1"
-                and who.agent_kind == MAIN
-                and self.agents.is_beside(str(who.session_key), chain, len(items))
-            ):
-                side = "E4"
-        if who.agent_kind != MAIN or not items or not who.session_key:
-            return who.agent_id, who.agent_kind, side
-        if side is not None or who.hints.initiator == "auxiliary":
-            return MAIN, MAIN, side
-        agent = self.agents.agent_of(who.session_key, chain, len(items))
-        if who.hints.names_agents or agent == MAIN:
-            return MAIN, MAIN, None
-        return agent, "subagent", None
-
-    def _tie_side_call(self, who: ident.Identity, opening: str, *, beside: bool) -> ident.Identity:
-        """Give a call beside the work that names no session the session whose opening text it quotes."""
-        if not opening or who.session_key is None:
-            return who
-        user = who.user_hash or ""
-        if who.session_evidence == "E1":
-            if not beside:
-                self.agents.link(user, opening, (who.session_key, who.session_id))
-            return who
-        found = self.agents.linked(user, opening) if beside else None
-        if found is None:
-            return who
-        return dataclasses.replace(
-            who, session_key=found[0], session_id=found[1], session_source="quoted_opening"
-        )
 
     def _stored(self, domain: str, *values: int) -> str | None:
         """Return what may be stored of an in-memory digest: a keyed one, 16 hex; None for nothing."""
@@ -372,19 +146,18 @@ class Recorder:
                 arrival = dataclasses.replace(
                     arrival, headers=late.headers, client_metadata=late.client_metadata
                 )
-            self._place(call, arrival, items, chain, opening)
+            self.placement.place(call, arrival, items, chain, opening)
         first_time = call.rank < 0
         call.rank = rank
         self._finished[event_id] = call
         while len(self._finished) > _FINISHED_MAX:
             self._finished.popitem(last=False)
         self.open_calls.pop(event_id, None)
+        self.placement.take_answer(call)
         record = call.final = self._final_record(call, ending)
-        if call.entry is not None:
-            if first_time:
-                sent = ending.outcome != "rejected" and not ending.response_cache_hit
-                self.state.end(call.entry, record["ended_us"], sent=sent)
-            call.entry = None
+        sent = ending.outcome != "rejected" and not ending.response_cache_hit
+        self.placement.leave(call, record["ended_us"], sent=sent)
+        call.entry = None
         self._emit(record)
         self.counts[f"final_{ending.outcome}"] += 1
         if not first_time:

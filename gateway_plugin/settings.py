@@ -79,6 +79,12 @@ class PluginSettings(BaseSettings):
     )
     max_streams: int = Field(20_000, ge=10, description="streams (session and agent) remembered by a worker")
     max_state_bytes: int = Field(128 << 20, ge=1 << 20, description="memory for remembered prefix chains")
+    shared_state: bool = Field(
+        True, description="share streams over Redis, so that several workers see one history"
+    )
+    shared_state_ttl_s: int = Field(
+        6 * 3600, ge=60, description="a stream that nobody used for so long is forgotten in Redis"
+    )
     heads_per_model: int = Field(
         4, ge=1, le=32, description="distinct prompt heads kept per stream and model"
     )

@@ -78,6 +78,11 @@ class Entry:
     facts: PrefixFacts
     replaced: list[Head]
     previous: tuple[str | None, str | None, Chain | None, int | None]
+    previous_end_us: int | None
+    tool_set: int | None
+    compaction_hint: bool
+    own_turn: str | None = None
+    own_turn_index: int | None = None
 
 
 class SessionState:
@@ -154,11 +159,24 @@ class SessionState:
             idle = 0.0 if busy else max(0.0, (now_us - (lane.end_us or now_us)) / 1e3)
         facts = PrefixFacts(points[-1][1] if points else 0, points, reason, idle, lane.event_id)
         previous = (lane.model, lane.event_id, lane.chain, lane.tool_set)
+        previous_end_us = lane.end_us
         replaced = self._remember(stream, chain, model, side=side)
         lane.model, lane.event_id, lane.chain, lane.tool_set = model, event_id, chain, tool_set
         lane.in_flight += 1
         self._account(stream, before)
-        return Entry(stream, lane, chain, model, event_id, facts, replaced, previous)
+        return Entry(
+            stream,
+            lane,
+            chain,
+            model,
+            event_id,
+            facts,
+            replaced,
+            previous,
+            previous_end_us,
+            tool_set,
+            compaction_hint,
+        )
 
     def tool_set(self, chain: Chain, tools: object) -> int | None:
         """Return the order-free digest of a catalogue; it sorts every schema, so it is remembered."""

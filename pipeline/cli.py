@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pipeline import commands_data
+from pipeline.deferred import RootGroup
 from pipeline.errors import AgentwattError, AuditFailedError, ConfigError, ExitCode, UnreachableError
 from pipeline.interrupt import Stop, stop_signal
 from pipeline.output import Format, progress, say, show_error, write_record, write_rows
-from pipeline.sizing.commands import knee_app, plan_app
 
 if TYPE_CHECKING:
     from datetime import date
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     name="agentwatt",
+    cls=RootGroup,
     help="Measures agentic LLM traffic at a LiteLLM gateway and sizes the platform for it.",
     no_args_is_help=True,
     add_completion=False,
@@ -34,8 +35,6 @@ app = typer.Typer(
 )
 config_app = typer.Typer(help="Show the settings.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(config_app, name="config")
-app.add_typer(plan_app, name="plan")
-app.add_typer(knee_app, name="knee")
 
 Config = Annotated[Path | None, typer.Option("--config", help="Settings file (YAML).", show_default=False)]
 LakeRoot = Annotated[Path | None, typer.Option("--lake", help="Folder of the lake.", show_default=False)]

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable
+from datetime import date
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pipeline.errors import ConfigError, ExitCode
+from pipeline.errors import ConfigError, ExitCode, ThresholdError
 from pipeline.interrupt import stop_signal
 from pipeline.output import Format, progress, say, write_rows
-from pipeline.settings import Settings
+
+if TYPE_CHECKING:
+    from pipeline.settings import Settings
 
 Config = Annotated[Path | None, typer.Option("--config", help="Settings file (YAML).", show_default=False)]
 LakeRoot = Annotated[Path | None, typer.Option("--lake", help="Folder of the lake.", show_default=False)]
@@ -32,6 +35,8 @@ def register(app: typer.Typer, show_progress: Callable[[], bool]) -> None:
     """Add the commands to *app*; *show_progress* says whether progress is wanted."""
     _Shared.show_progress = staticmethod(show_progress)
     app.command("import")(import_traces)
+    app.command()(reconcile)
+    app.command()(retention)
 
 
 def import_traces(
@@ -98,6 +103,67 @@ def import_traces(
         )
     if report.dates:
         say("Build the figures with: agentwatt run --offline")
+
+
+def reconcile(
+    since: Annotated[str | None, typer.Option(help="First UTC day, YYYY-MM-DD.", show_default=False)] = None,
+    until: Annotated[
+        str | None, typer.Option(help="Day after the last, YYYY-MM-DD.", show_default=False)
+    ] = None,
+    fail_on: Annotated[
+        float | None,
+        typer.Option(help="Exit 5 above this per cent of unexplained calls.", min=0, show_default=False),
+    ] = None,
+    config: Config = None,
+    lake: LakeRoot = None,
+    form: Form = None,
+) -> None:
+    """Compare events, ledger rows and LiteLLM's daily sums, and say why they differ."""
+    from pipeline import reconcile as books
+
+    settings = _settings(config, lake)
+    with progress("Comparing", enabled=_Shared.show_progress()):
+        found = books.reconcile(settings, since=_day(since, "--since"), until=_day(until, "--until"))
+    for notice in found.notices:
+        say(f"Note: {notice}")
+    totals = found.summary()
+    say(", ".join(f"{key.replace('_', ' ')}: {value}" for key, value in totals.items()))
+    write_rows([d.as_dict() for d in found.differences], form)
+    percent = found.unexplained_percent()
+    if fail_on is not None and percent > fail_on:
+        names = sorted({d.name for d in found.differences if not d.explained})
+        raise ThresholdError(
+            f"{percent:.2f} % of the window is unexplained, more than {fail_on:g} %.",
+            why="; ".join(names),
+            next_step="The classes above say what each of them means.",
+        )
+
+
+def retention(
+    keep_days: Annotated[int, typer.Option(help="Days to keep, the present UTC day included.", min=1)],
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would go, and remove nothing.")
+    ] = False,
+    config: Config = None,
+    lake: LakeRoot = None,
+    form: Form = None,
+) -> None:
+    """Remove old dates from the lake: raw records, facts, and what the marts held of them."""
+    from pipeline import retention as old
+
+    settings = _settings(config, lake)
+    with progress("Removing", enabled=_Shared.show_progress()) as show:
+        report = old.retain(settings, keep_days, dry_run=dry_run, show=show)
+    for notice in report.notices:
+        say(f"Note: {notice}")
+    write_rows([r.as_dict() for r in report.removed], form)
+
+
+def _day(value: str | None, option: str) -> date | None:
+    try:
+        return None if value is None else date.fromisoformat(value)
+    except ValueError:
+        raise ConfigError(f"{option} {value} is no day.", next_step="Write it as 2026-11-29 (UTC).") from None
 
 
 def _settings(config: Path | None, lake: Path | None) -> Settings:

@@ -38,6 +38,7 @@ class FileReport:
     status: str = "imported"
     columns: dict[str, str] = field(default_factory=dict)
     dataset: str = ""
+    dates: list[date] = field(default_factory=list)
     calls: int = 0
     rejected: Counter[str] = field(default_factory=Counter)
     seconds: float = 0.0
@@ -51,6 +52,7 @@ class FileReport:
             "dataset": self.dataset,
             "calls": self.calls,
             "rejected": dict(self.rejected),
+            "dates": [day.isoformat() for day in self.dates],
         }
 
     def as_dict(self) -> dict[str, Any]:
@@ -217,7 +219,10 @@ def _publish(
     if not batch:
         return
     now = datetime.now(UTC).replace(tzinfo=None)
-    report.dates |= set(staging.publish([f.digest for f in batch], now))
+    days = staging.publish([f.digest for f in batch], now)
+    for entry in batch:
+        entry.dates = days[entry.digest]
+        report.dates |= set(entry.dates)
     # A file without a single call was most likely read as the wrong kind: it may come again.
     stamp = {"imported_at": now.isoformat(timespec="seconds")}
     known |= {f.digest: f.memory() | stamp for f in batch if f.calls}

@@ -120,6 +120,9 @@ class RedisStreamSink:
                     await asyncio.wait_for(self._wake.wait(), self._interval)
                 self._wake.clear()
                 await self.flush()
+                # A library may swallow a cancellation while it connects; going on would hold up the exit.
+                if (task := asyncio.current_task()) is not None and task.cancelling():
+                    raise asyncio.CancelledError
                 if self.breaker_open:
                     # A full queue must not turn the breaker's pause into a busy loop.
                     await asyncio.sleep(self._interval)
@@ -143,8 +146,8 @@ class RedisStreamSink:
                     return  # the disk fails, not Redis: the queue waits behind what is on disk
             elif not self._queue:
                 return
-            else:
-                await self._write_queue()
+            elif await self._write_queue() and len(self._queue) < self._batch_max:
+                return  # what came in meanwhile waits for the next interval, so that batches stay batches
 
     async def _adopt(self) -> None:
         if self.spool is not None and self._connect_new is not None and time.monotonic() >= self._adopt_at:
@@ -245,7 +248,7 @@ class RedisStreamSink:
         """Write what is left within the shutdown time, the rest to the spool; count what is lost."""
         try:
             async with asyncio.timeout(self._shutdown):
-                if not self.breaker_open:
+                while self._queue and not self.breaker_open:
                     await self.flush()
                 await self.close()
         except (TimeoutError, asyncio.CancelledError):

@@ -14,11 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from pipeline.figures import human, length, prefix, provenance
+from pipeline.figures.table import Table, load, names
 from pipeline.power import agents, places
 from pipeline.sql import binding, models, parameters
 
 if TYPE_CHECKING:
     import duckdb
+
+__all__ = ["NAMES", "Figures", "Table", "bind", "compute", "load", "names"]
 
 #: Names of the figures, and their keys in ``report.json``.
 NAMES: Final = ("calls_per_human_hour", "prompt_length", "prefix_hit", "agents_per_megawatt")

@@ -55,7 +55,11 @@ class _DefaultCommand(TyperGroup):
 
 
 plan_app = typer.Typer(
-    cls=_DefaultCommand, no_args_is_help=True, help="Size GPUs and gateway from a plan file."
+    add_completion=False,
+    rich_markup_mode=None,
+    cls=_DefaultCommand,
+    no_args_is_help=True,
+    help="Size GPUs and gateway from a plan file.",
 )
 knee_app = typer.Typer(cls=_DefaultCommand, no_args_is_help=True, help="Find the knee of a load sweep.")
 app = typer.Typer(no_args_is_help=True, help="Size the platform.")

@@ -6,9 +6,10 @@ import itertools
 from collections.abc import Mapping
 from typing import Any
 
+from gateway_plugin.call import Arrival, now_us
 from gateway_plugin.hashing import Hasher
 from gateway_plugin.identity import Auth
-from gateway_plugin.recorder import Arrival, Recorder, now_us
+from gateway_plugin.recorder import Recorder
 from gateway_plugin.settings import PluginSettings
 
 HASHER = Hasher(b"a secret for tests")

@@ -361,6 +361,24 @@ def test_a_full_queue_skips_the_check_instead_of_waiting() -> None:
     background.close()
 
 
+def test_closing_without_waiting_drops_the_queued_checks() -> None:
+    background = Background(max_jobs=3)
+    release, started, ran = threading.Event(), threading.Event(), threading.Event()
+
+    def block() -> None:
+        started.set()
+        release.wait(10)
+
+    background.submit(block)
+    started.wait(10)
+    background.submit(ran.set)
+    background.close(wait=False)
+    release.set()
+    background.drain()
+    assert not ran.is_set()
+    assert background.counts["skipped"] == 1
+
+
 def test_messages_that_cannot_be_copied_are_counted_but_not_checked(stand_in: StandIn) -> None:
     counter = IncrementalCounter(stand_in.stock(), check_share=1.0)
     messages = [{"role": "user", "content": "x", "extra": object()}]

@@ -230,6 +230,19 @@ def test_uninstall_gives_litellm_its_functions_back(stock: Stock, core: Any) -> 
     assert (lazy._token_counter_new_func, core._count_offload_limiter_for_this_loop) == before
 
 
+def test_a_second_installation_leaves_the_first_in_place(stock: Stock, litellm: Any) -> None:
+    first = counting.install(exact=True)
+    second = counting.install(exact=True, incremental=True)
+    assert second.reason == "unknown_shape"
+    litellm.token_counter(model=CLAUDE, messages=MESSAGES)
+    assert sum(phase["calls"] for phase in first.snapshot()["phases"].values()) == 1
+    second.uninstall()
+    first.uninstall()
+    third = counting.install(exact=True)
+    assert third.reason is None
+    third.uninstall()
+
+
 def test_a_function_that_someone_else_put_in_place_is_left_there(
     stock: Stock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -42,6 +42,8 @@ def test_only_what_is_no_function_of_the_message_is_left_to_litellm(content: Any
         ({"name": "a", "description": None}, False),
         ({"name": "a", "description": float("nan")}, False),
         ({"name": "a", "description": ["x"]}, False),
+        ({"name": "a", "description": {"x": [1]}}, False),
+        ({"name": "a", "input_schema": {"properties": {"properties": {"type": "null"}}}}, True),
         ({"name": "a", "input_schema": {"properties": {"x": {"enum": [None]}}}}, False),
         ({"name": "a", "input_schema": {"properties": {"x": {"enum": [["a"]]}}}}, False),
         ({"functionDeclarations": [{"name": "a"}]}, False),

@@ -369,10 +369,12 @@ def test_a_tuple_where_a_list_was_counted_before_is_told_apart(
 
 
 def test_nan_in_a_catalogue_is_told_apart_from_null(counter: IncrementalCounter, stock: Stock) -> None:
-    for value in (None, float("nan"), float("inf")):
-        tools = [tool(x={"type": "string", "enum": ["a", value]})]
-        for model in MODELS:
-            assert_same(counter, stock, model=model, messages=[], tools=tools)
+    for value in (None, float("nan"), float("inf"), None):
+        enum = {"type": "string", "enum": ["a", value]}
+        described = {"type": "string", "description": {"why": [value]}}
+        for schema in (enum, described):
+            for model in MODELS:
+                assert_same(counter, stock, runs=3, model=model, messages=[], tools=[tool(x=schema)])
 
 
 def test_the_order_of_keys_in_a_catalogue_is_part_of_its_key(
@@ -384,6 +386,15 @@ def test_the_order_of_keys_in_a_catalogue_is_part_of_its_key(
     for tools in (forward, backward, forward):
         assert_same(counter, stock, model="gpt-4o", messages=[], tools=tools)
     assert counter.counts["catalogue_missed"] == 2
+
+
+def test_a_catalogue_keeps_its_count_from_the_first_to_the_fourth_call(
+    counter: IncrementalCounter, stock: Stock
+) -> None:
+    plain = [tool(path={"type": "string"}), {"name": "b", "input_schema": {"type": "object"}}]
+    for tools in (plain, [*plain, {"name": "c", "description": None}], tuple(plain), plain):
+        for model in MODELS:
+            assert_same(counter, stock, runs=4, model=model, messages=[user("x")], tools=tools)
 
 
 def test_text_above_the_sampling_limit_is_estimated_as_litellm_does(

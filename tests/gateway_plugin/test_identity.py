@@ -8,7 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway_plugin import identity
-from gateway_plugin.identity import Auth, Identity, Request, canonical_headers, client_of, tool_durations_ms
+from gateway_plugin.clients import client_of, tool_durations_ms
+from gateway_plugin.identity import Auth, Identity
+from gateway_plugin.sessions import SESSION_RULES, Request, canonical_headers
 from tests.gateway_plugin.builders import AUTH, CLAUDE_SESSION, HASHER
 
 SID = "ses_0123456789"
@@ -118,7 +120,7 @@ def test_a_session_of_the_proxy_is_the_last_resort_before_inference() -> None:
 
 
 def test_the_session_rules_are_a_closed_list_of_names() -> None:
-    names = [r.name for r in identity.SESSION_RULES]
+    names = [r.name for r in SESSION_RULES]
     assert len(names) == len(set(names))
 
 

@@ -240,8 +240,17 @@ def free_port() -> int:
         return int(s.getsockname()[1])
 
 
-@pytest.fixture(scope="module")
-def proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxy]:
+OTHER = os.environ.get("AGENTWATT_OTHER_PYTHON")
+RELEASES = [
+    pytest.param(sys.executable, id="newest"),
+    pytest.param(
+        OTHER, id="oldest", marks=pytest.mark.skipif(not OTHER, reason="AGENTWATT_OTHER_PYTHON names none")
+    ),
+]
+
+
+@pytest.fixture(scope="module", params=RELEASES)
+def proxy(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxy]:
     folder = tmp_path_factory.mktemp("proxy")
     with ValkeyServer() as valkey, Upstream() as upstream:
         (folder / "config.yaml").write_text(yaml.safe_dump(_config(upstream)))
@@ -254,7 +263,7 @@ def proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxy]:
             "LITELLM_LOCAL_MODEL_COST_MAP": "True",
         }
         command = [
-            str(Path(sys.executable).with_name("litellm")),
+            str(Path(request.param).with_name("litellm")),
             "--config",
             str(folder / "config.yaml"),
             "--host",

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway_plugin import payloads
+from gateway_plugin.call import OpenCall, now_us
 from gateway_plugin.identity import Auth
-from gateway_plugin.recorder import OpenCall, now_us
 
 SAMPLES = Path(__file__).resolve().parents[2].parent / "shared/reference/samples"
 CALL = OpenCall({"event_id": "e"}, 0.0, 0)

@@ -7,9 +7,9 @@ import orjson
 import pytest
 
 from gateway_plugin import recorder as module
+from gateway_plugin.call import Ending, OpenCall, now_us
 from gateway_plugin.event import FIELD_NAMES, encode
 from gateway_plugin.identity import Auth
-from gateway_plugin.recorder import Ending, OpenCall, now_us
 from gateway_plugin.usage import normalise
 from tests.gateway_plugin.builders import (
     AUTH,

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from aiohttp import web
 
-from deploy.local.engine.server import Engine, EngineConfig
+from deploy.local.engine.config import EngineConfig
+from deploy.local.engine.server import Engine
 from deploy.local.engine.timing import Speeds
 from deploy.local.engine.tokenizer import CachingTokenizer, TokenizerError, find_tokenizer_file
 

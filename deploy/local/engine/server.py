@@ -7,21 +7,20 @@ import hashlib
 import json
 import logging
 from array import array
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import aclosing
-from dataclasses import dataclass, field
 from typing import Final
 
 from aiohttp import web
 
 from deploy.local.engine.answers import ANSWERS, Answer, Counts, Event, Filler
+from deploy.local.engine.config import EngineConfig
 from deploy.local.engine.embeddings import embed
 from deploy.local.engine.errors import BadRequest, Refusal, error_body
 from deploy.local.engine.metrics import EngineMetrics
 from deploy.local.engine.power import PowerModel
 from deploy.local.engine.prompt import DEFAULT_OUTPUT_TOKENS, Prompt, parse
 from deploy.local.engine.scheduler import Job, Scheduler
-from deploy.local.engine.timing import Speeds
 from deploy.local.engine.tokenizer import CachingTokenizer
 from deploy.local.engine.truth import Served, TruthLog, now_us
 
@@ -30,38 +29,10 @@ MAX_BODY_BYTES: Final = 64 << 20
 CLIENT_LEFT: Final = 499
 #: Seconds that a running request may take to notice that the server stops.
 STOP_GRACE_S: Final = 0.5
+ENGINE_FAILED: Final = "the engine failed; see its log"
 
 _LOG: Final = logging.getLogger(__name__)
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-
-
-@dataclass(frozen=True, slots=True)
-class EngineConfig:
-    """Sizes and speeds of one engine; blocks are those of each model.
-
-    Raises:
-        ValueError: a size is not positive, or the cache cannot hold the longest request.
-    """
-
-    models: tuple[str, ...] = ("coder-large", "coder-small", "claude-standin")
-    block_size: int = 32
-    capacity_blocks: int = 40_000
-    max_running: int = 32
-    max_model_len: int = 131_072
-    boards: int = 2
-    prompt_tokens_details: bool = True
-    speeds: Speeds = field(default_factory=Speeds)
-
-    def __post_init__(self) -> None:
-        sizes = (self.block_size, self.capacity_blocks, self.max_running, self.max_model_len, self.boards)
-        if min(sizes) < 1:
-            raise ValueError("block size, capacity, running requests, length and boards must be at least 1")
-        tokens = self.block_size * self.capacity_blocks
-        if tokens < self.max_model_len:
-            raise ValueError(
-                f"the cache holds {tokens} tokens, a request up to {self.max_model_len}: "
-                "raise --capacity-blocks or lower --max-model-len"
-            )
 
 
 class Engine:
@@ -171,19 +142,34 @@ class Engine:
         )
         await response.prepare(request)
         job.served.status = 200
+        try:
+            async with aclosing(self._events(prompt, job, answer)) as steps:
+                async for events in steps:
+                    if piece := _sse(events):
+                        await response.write(piece)
+            if route == "chat":
+                await response.write(b"data: [DONE]\n\n")
+        except ConnectionError:
+            raise
+        except Exception:  # noqa: BLE001 - the status is sent already: the stream itself has to tell
+            _LOG.exception("a stream of %s failed", request.path)
+            body = error_body(request.path, 500, ENGINE_FAILED)
+            await response.write(_sse([("error" if route == "messages" else None, body)]))
+        await response.write_eof()
+        return response
+
+    async def _events(
+        self, prompt: Prompt, job: Job, answer: Answer
+    ) -> AsyncGenerator[Iterable[Event], None]:
+        """Run *job* and yield the events of every step."""
         sent = 0
         async with aclosing(self.scheduler.run(job)) as steps:
             async for done in steps:
                 if sent == 0:
-                    await response.write(_sse(answer.opening(self._counts(job))))
-                if piece := _sse(answer.delta(sent, done)):
-                    await response.write(piece)
+                    yield answer.opening(self._counts(job))
+                yield answer.delta(sent, done)
                 sent = done
-        await response.write(_sse(answer.closing(self._counts(job), prompt.include_usage)))
-        if route == "chat":
-            await response.write(b"data: [DONE]\n\n")
-        await response.write_eof()
-        return response
+        yield answer.closing(self._counts(job), prompt.include_usage)
 
     def _encode(self, segments: tuple[str, ...]) -> array[int]:
         tokens = array("I")
@@ -286,7 +272,7 @@ async def _in_api_shape(request: web.Request, handler: _Handler) -> web.StreamRe
         raise  # the client has left: there is nobody to answer
     except Exception:  # noqa: BLE001 - whatever failed, the client gets an answer and the log the cause
         _LOG.exception("%s %s failed", request.method, request.path)
-        status, message, param = 500, "the engine failed; see its log", None
+        status, message, param = 500, ENGINE_FAILED, None
     return web.json_response(error_body(request.path, status, message, param), status=status, headers=headers)
 
 

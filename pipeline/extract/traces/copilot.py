@@ -60,6 +60,14 @@ def _turns(record: Record, reading: Reading, session: str, turns: list[Any]) -> 
             yield rejected(record, "turn without llm_calls", f", turn {number}")
             continue
         name = text(turn.get("turn_id")) or str(number)
+        place = {
+            "session_key": reading.key("session", session),
+            "session_id": reading.hasher.keep_or_hash(session),
+            "session_source": KIND,
+            "session_evidence": "E1",
+            "turn_id": reading.key("turn", session, name),
+            "turn_evidence": "E1",
+        }
         tools = _tool_ms(turn.get("tool_batches"))
         before: str | None = None
         for position, item in enumerate(calls, 1):
@@ -67,7 +75,8 @@ def _turns(record: Record, reading: Reading, session: str, turns: list[Any]) -> 
                 if not isinstance(item, dict):
                     raise BadRowError("call is not an object")
                 message = text(item.get("message_id"))
-                event = _call(item, reading, session, name, message or str(position))
+                told = (session, name, message or str(position), str(item.get("timestamp")))
+                event = _call(item, reading.key("event", *told)) | place
                 event["tool_ms"] = tools.get(before or "")
                 before = message
                 yield event
@@ -75,32 +84,22 @@ def _turns(record: Record, reading: Reading, session: str, turns: list[Any]) -> 
                 yield rejected(record, str(reason), f", turn {number}, call {position}")
 
 
-def _call(item: dict[str, Any], reading: Reading, session: str, turn: str, message: str) -> Event:
+def _call(item: dict[str, Any], event_id: str) -> Event:
     tokens = item.get("tokens")
     if not isinstance(tokens, dict):
         tokens = {}
     model = text(item.get("model"))
-    initiator = text(item.get("initiator_type"))
+    initiator = "auxiliary" if model == _EDIT_MODEL else text(item.get("initiator_type"))
     outcome, status = _outcome(text(item.get("result")), text(item.get("status_code")))
     prompt = count(tokens.get("prompt"), "tokens.prompt")
     return call(
         KIND,
-        reading.key("event", session, turn, message, str(item.get("timestamp"))),
+        event_id,
         instant_us(item.get("timestamp"), "timestamp"),
         duration_ms=amount(item.get("duration_ms"), "duration_ms"),
         outcome=outcome,
         status_code=status,
-        session_key=reading.key("session", session),
-        session_id=reading.hasher.keep_or_hash(session),
-        session_source=KIND,
-        session_evidence="E1",
-        turn_id=reading.key("turn", session, turn),
-        turn_evidence="E1",
-        initiator="auxiliary"
-        if model == _EDIT_MODEL
-        else initiator
-        if initiator in {"user", "agent"}
-        else "unknown",
+        initiator=initiator if initiator in {"user", "agent", "auxiliary"} else "unknown",
         client="copilot",
         model_group=model,
         model=model,

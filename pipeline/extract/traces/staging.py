@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 EVENTS: Final = "raw/events"
 REJECTS: Final = "rejects/events"
 _CHUNK_ROWS: Final = 20_000
-_MEMORY: Final = "1GB"
+_MEMORY: Final = "512MB"
 
 
 class EventStaging:
@@ -81,21 +81,23 @@ class EventStaging:
         self._rejects = [r for r in self._rejects if r[0] != self._file]
         self.rows = self._count()
 
-    def publish(self, digests: Sequence[str], now: datetime) -> list[date]:
-        """Write everything taken, under a name that the *digests* of the files give; return the days.
+    def publish(self, digests: Sequence[str], now: datetime) -> dict[str, list[date]]:
+        """Write everything taken, under a name that the *digests* of the files give.
+
+        Returns the days of each file, by its digest.
 
         A name says what is in a file: the same batch again replaces its own files.
         """
         self._load()
         batch = hashlib.blake2b("".join(digests).encode(), digest_size=8).hexdigest()
         columns = ", ".join(SCHEMAS[EVENTS])
-        days = [
-            row[0]
-            for row in self._con.execute(
-                "SELECT DISTINCT CAST(make_timestamp(started_us) AS DATE) AS day FROM staged ORDER BY day"
-            ).fetchall()
-        ]
-        for day in days:
+        found: dict[str, list[date]] = {digest: [] for digest in digests}
+        for number, day in self._con.execute(
+            "SELECT DISTINCT file_number, CAST(make_timestamp(started_us) AS DATE) AS day FROM staged "
+            "ORDER BY file_number, day"
+        ).fetchall():
+            found[digests[number - 1]].append(day)
+        for day in sorted({day for days in found.values() for day in days}):
             rows = (
                 f"SELECT {columns} FROM staged "
                 f"WHERE CAST(make_timestamp(started_us) AS DATE) = DATE '{day.isoformat()}'"
@@ -112,7 +114,7 @@ class EventStaging:
         self._con.execute("DELETE FROM staged")
         self._rejects.clear()
         self._file = self.rows = 0
-        return days
+        return found
 
     def _load(self) -> None:
         if not self._chunk:

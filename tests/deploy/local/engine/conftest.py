@@ -15,7 +15,8 @@ import pytest_asyncio
 from aiohttp import web
 from prometheus_client.parser import text_string_to_metric_families
 
-from deploy.local.engine.server import Engine, EngineConfig
+from deploy.local.engine.config import EngineConfig
+from deploy.local.engine.server import Engine
 from deploy.local.engine.timing import Speeds
 from deploy.local.engine.tokenizer import CachingTokenizer, find_tokenizer_file
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from deploy.local.engine.server import EngineConfig
+from deploy.local.engine.config import EngineConfig
 from tests.deploy.local.engine.conftest import ENDLESS, request
 
 ROOT = Path(__file__).parents[4]

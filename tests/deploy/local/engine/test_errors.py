@@ -10,6 +10,7 @@ import pytest
 
 from deploy.local.engine import server
 from deploy.local.engine.errors import error_body
+from deploy.local.engine.timing import Speeds
 from tests.deploy.local.engine.conftest import ENDLESS, PATHS, Serve, limit, request
 
 
@@ -139,6 +140,28 @@ async def test_a_fault_of_the_engine_is_a_500_that_is_logged(
     assert "secret" not in json.dumps(answer)
     assert "a secret detail" in caplog.text
     assert running.engine.truth.records[0].status == 500
+
+
+@pytest.mark.parametrize("route", PATHS)
+async def test_a_fault_in_the_middle_of_a_stream_ends_it_with_an_error_event(
+    serve: Serve, route: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    running = await serve()
+
+    def broken(*_: object) -> None:
+        raise LookupError("a secret detail")
+
+    monkeypatch.setattr(Speeds, "token_s", broken)
+    events = await running.events(route, **limit(route, 5))
+    name, last = events[-1]
+    assert (name, kind(route, last)) == (
+        ("error", "api_error") if route == "messages" else (None, "InternalServerError")
+    )
+    assert len(events) > 1
+    assert "a secret detail" in caplog.text
+    (record,) = running.engine.truth.records
+    assert (record.aborted, record.output_tokens) == (True, 1)
+    assert running.engine.scheduler.cache("coder-large").used_blocks == 0
 
 
 @pytest.mark.parametrize("body", [b"{", {}, {"prompt_tokens_details": 1}, []])

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import AsyncExitStack
 
+import aiohttp
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from deploy.local.engine.power import PowerModel
-from tests.deploy.local.engine.conftest import Serve
+from deploy.local.engine.timing import Speeds
+from tests.deploy.local.engine.conftest import ENDLESS, PATHS, Serve, request
 
 ENERGY = "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"
 
@@ -112,3 +115,29 @@ async def test_the_engines_counter_is_the_integral_of_what_it_did(
     assert list(counters.values()) == [float(int(power.board_joules() * 1e3))] * 3
     summary = json.loads(await running.get("/ground-truth/summary"))
     assert summary["energy_joules"] == pytest.approx(power.board_joules() * 3)
+
+
+async def test_the_boards_draw_what_the_phases_of_the_running_requests_say(serve: Serve) -> None:
+    decoding, stuck = await serve(max_running=10), await serve(speeds=Speeds(prefill_tok_s=1e-6))
+    for running in (decoding, stuck):
+        assert running.engine.power.board_watts == pytest.approx(95.0)
+    records = decoding.engine.truth.records
+    async with AsyncExitStack() as open_streams:
+        for count in (1, 2):
+            body = request("chat", f"{count} {ENDLESS}", stream=True)
+            await open_streams.enter_async_context(
+                decoding.http.post(decoding.url + PATHS["chat"], json=body)
+            )
+            await decoding.until(lambda n=count: sum(r.output_tokens for r in records) == n)
+            assert decoding.engine.power.board_watts == pytest.approx(95 + 605 * (0.30 + 0.035 * count))
+        await open_streams.enter_async_context(
+            stuck.http.post(stuck.url + PATHS["chat"], json=request("chat", stream=True))
+        )
+        await stuck.until(lambda: stuck.engine.power.board_watts > 95)
+        assert stuck.engine.power.board_watts == pytest.approx(95 + 605 * 0.55)
+        await decoding.http.close()
+        await stuck.http.close()
+        for running in (decoding, stuck):
+            async with aiohttp.ClientSession() as http:
+                running.http = http
+                await running.until(lambda r=running: r.engine.power.board_watts < 95.001)
