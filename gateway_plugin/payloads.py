@@ -205,10 +205,10 @@ def failure_ending(request_data: Mapping[str, Any], error: BaseException, call: 
     )
     first_token = epoch_us(details.get("completion_start_time"))
     payload = _mapping(details.get("standard_logging_object"))
-    # LiteLLM logs a refusal of its own through the same pre-call step, which stamps a hand-off; only a real
-    # request to a provider leaves its address and body there as well.
+    # LiteLLM logs a refusal of its own through the same pre-call step, which stamps a hand-off. The begin of a
+    # try tells a real one; only pass-through, which has no deployments, must rely on what a call leaves there.
     handed_over = handoff is not None and (not details or bool(details.get("additional_args")))
-    reached = handed_over or call.attempts > 0
+    reached = call.attempts > 0 or (handed_over and call.record.get("route") == "pass_through")
     usage = Usage()
     if reached and first_token is not None:
         usage = normalise(_mapping(payload.get("metadata")).get("usage_object"), estimated=True)
