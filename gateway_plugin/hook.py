@@ -124,6 +124,12 @@ class AgentwattLogger(CustomLogger):  # type: ignore[misc]
                 call.plugin_s = time.perf_counter() - started
         return data
 
+    async def async_pre_call_deployment_hook(self, kwargs: dict[str, Any], call_type: Any) -> None:
+        """Count one try against a deployment; returning nothing leaves the request as it is."""
+        with self._guard("attempt"):
+            if (call := self._find(kwargs)) is not None:
+                call.attempt_begun(call_type)
+
     async def async_post_call_failure_deployment_hook(
         self,
         request_data: Mapping[str, Any],
@@ -134,7 +140,7 @@ class AgentwattLogger(CustomLogger):  # type: ignore[misc]
         """Count one failed try against a deployment."""
         with self._guard("failed_attempt"):
             if (call := self._find(request_data)) is not None:
-                call.attempt_failed(str(getattr(call_type, "value", call_type)))
+                call.attempt_failed(call_type)
 
     # -- after the answer
 

@@ -180,7 +180,7 @@ def success_ending(kwargs: Mapping[str, Any], result: object, call: OpenCall) ->
         or storable(_mapping(own.get("model_info")).get("id"), 128),
         provider=storable(payload.get("custom_llm_provider"), 64)
         or storable(params.get("custom_llm_provider"), 64),
-        attempts=max(1 + sum(known), 1 + call.failed_attempts),
+        attempts=max(1 + sum(known), 1 + call.failed_attempts, call.attempts),
         error_class="ClientDisconnected" if disconnected else None,
         status_code=499 if disconnected else None,
         response_cache_hit=kwargs.get("cache_hit") is True or payload.get("cache_hit") is True,
@@ -216,7 +216,7 @@ def failure_ending(request_data: Mapping[str, Any], error: BaseException, call: 
         or partial is not None
         or call.record.get("route") == "pass_through"
     )
-    reached = call.failed_attempts > 0 or (handoff is not None and went_out)
+    reached = call.attempts > 0 or (handoff is not None and went_out)
     usage = Usage()
     if reached and (first_token is not None or partial is not None):
         usage = normalise(partial or _mapping(payload.get("metadata")).get("usage_object"), estimated=True)
@@ -231,7 +231,7 @@ def failure_ending(request_data: Mapping[str, Any], error: BaseException, call: 
         deployment_id=storable(payload.get("model_id"), 128),
         provider=storable(details.get("custom_llm_provider"), 64)
         or storable(payload.get("custom_llm_provider"), 64),
-        attempts=max(1, call.failed_attempts) if reached else 0,
+        attempts=max(1, call.attempts) if reached else 0,
         error_class=name if name in ERROR_CLASSES else "other",
         status_code=_status(error),
     )

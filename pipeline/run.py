@@ -285,8 +285,10 @@ def _mart_conventions(settings: parameters.Conventions) -> tuple[object, ...]:
         list(settings.tool_caps_s),
         [parameters.tier_label(t) for t in settings.slo_tiers],
         [repr(s) for s in power.sources],
+        list(power.presets),
         power.max_gap_s,
         sorted((group, sorted(targets)) for group, targets in power.model_groups.items()),
+        [repr(p) for p in power.pools],
         models.fingerprint((*models.CALL_MARTS, *models.METRIC_MARTS)),
     )
 
@@ -304,7 +306,7 @@ def _fingerprint(settings: parameters.Conventions) -> str:
         settings.visit_gap_s,
         sorted(parameters.retention_label(s) for s in settings.retentions_s),
         sorted(settings.service_keys),
-        sorted(power.model_groups),
+        parameters.powered_groups(power),
         sorted(power.external_model_groups),
         sorted(power.external_providers),
     )

@@ -7,7 +7,7 @@ file over them.
 from __future__ import annotations
 
 import math
-from datetime import tzinfo
+from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 from typing import Annotated, Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -18,6 +18,7 @@ from pydantic import (
     ConfigDict,
     Field,
     SecretStr,
+    field_validator,
     model_validator,
 )
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
@@ -26,6 +27,9 @@ from gateway_plugin.event import STREAM_KEY
 
 ENV_PREFIX = "AGENTWATT_"
 PowerUnit = Literal["W", "mW", "uW", "kW", "J", "mJ", "uJ", "kJ", "MJ", "Wh", "kWh"]
+PowerPreset = Literal[
+    "dcgm", "nvidia_smi", "nvml", "kepler", "ipmi", "redfish", "scaphandre", "apc_pdu", "servertech_pdu"
+]
 #: Factor from each unit to watt or joule.
 UNIT_FACTOR: dict[str, float] = {
     "W": 1.0, "mW": 1e-3, "uW": 1e-6, "kW": 1e3,
@@ -92,8 +96,10 @@ class PowerSource(_Section):
     scale: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0
     identity_labels: list[str] = Field(default_factory=list)
     match_labels: dict[str, str] = Field(default_factory=dict)
-    accuracy_percent: Annotated[float, Field(ge=0, le=100)] | None = None
+    accuracy_percent: Annotated[float, Field(ge=0, lt=100)] | None = None
     synthetic: bool = False
+    #: how many devices it must show; fewer is a missing sensor and no total is printed
+    devices: Annotated[int, Field(ge=1)] | None = None
 
     @model_validator(mode="after")
     def _unit_fits_kind(self) -> PowerSource:
@@ -109,15 +115,68 @@ class PowerSource(_Section):
         return self.scale * UNIT_FACTOR[self.unit]
 
 
+class PowerPool(_Section):
+    """Devices that serve model groups together; entries of one name are its validity intervals.
+
+    A pool of several model groups is split over them only by a declared rule: by the agents' time in flight,
+    or by fixed shares.
+    """
+
+    name: Annotated[str, Field(min_length=1, pattern=r"^[^*]+$")]
+    model_groups: Annotated[list[str], Field(min_length=1)]
+    targets: list[str] = Field(default_factory=list)
+    #: patterns (``GPU-1*``) of device identities
+    devices: list[str] = Field(default_factory=list)
+    match_labels: dict[str, str] = Field(default_factory=dict)
+    since: datetime | None = None
+    until: datetime | None = None
+    split: Literal["none", "llm_active", "shares"] = "none"
+    shares: dict[str, Annotated[float, Field(ge=0, le=1)]] = Field(default_factory=dict)
+
+    @field_validator("since", "until")
+    @classmethod
+    def _naive_utc(cls, value: datetime | None) -> datetime | None:
+        return value.astimezone(UTC).replace(tzinfo=None) if value is not None and value.tzinfo else value
+
+    @model_validator(mode="after")
+    def _adds_up(self) -> PowerPool:
+        if self.since and self.until and not self.since < self.until:
+            raise ValueError(f"pool {self.name}: since is not before until")
+        if (self.split == "shares") != bool(self.shares):
+            raise ValueError(f"pool {self.name}: shares belong to split: shares, and that needs them")
+        if self.shares and (
+            set(self.shares) != set(self.model_groups) or abs(sum(self.shares.values()) - 1) > 1e-6
+        ):
+            raise ValueError(f"pool {self.name}: shares must name every model group and add up to 1")
+        return self
+
+
+class ProvisionedPower(_Section):
+    """Power that was paid for (name plate, contract, breaker), not measured; a column of its own."""
+
+    name: str
+    watts: Annotated[float, Field(gt=0, allow_inf_nan=False)]
+    count: Annotated[int, Field(ge=1)] = 1
+    source: Annotated[str, Field(min_length=1)]
+
+
 class PowerSettings(_Section):
     """Where measured power comes from, and which model groups it serves."""
 
     sources: list[PowerSource] = Field(default_factory=list)
+    #: usual exporters by name, beside the declared sources; neither: dcgm and nvml
+    presets: list[PowerPreset] = Field(default_factory=list)
     max_gap_s: Seconds = 120.0
     pue: Annotated[float, Field(ge=1.0, le=5.0)] | None = None
     pue_source: str | None = None
     #: model group -> scrape targets whose power serves it
     model_groups: dict[str, list[str]] = Field(default_factory=dict)
+    #: the same with devices, labels, validity intervals and rules to split; instead of model_groups
+    pools: list[PowerPool] = Field(default_factory=list)
+    provisioned: list[ProvisionedPower] = Field(default_factory=list)
+    gpu_model: str | None = None
+    min_coverage: Annotated[float, Field(gt=0, le=1)] = 0.8
+    capacity_share: Annotated[float, Field(gt=0, le=1)] = 0.95
     external_model_groups: list[str] = Field(default_factory=list)
     external_providers: list[str] = Field(default_factory=list)
 
@@ -125,6 +184,8 @@ class PowerSettings(_Section):
     def _pue_needs_a_source(self) -> PowerSettings:
         if self.pue is not None and not self.pue_source:
             raise ValueError("pue is set without pue_source: say where the factor was measured or declared")
+        if self.pools and self.model_groups:
+            raise ValueError("pools and model_groups both map model groups to power: use one of them")
         return self
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pipeline.figures import human, length, prefix, provenance
 from pipeline.figures.table import Table, load, names
-from pipeline.power import agents, energy
+from pipeline.power import agents, places
 from pipeline.sql import binding, models, parameters
 
 if TYPE_CHECKING:
@@ -108,7 +108,8 @@ def bind(
     ]
     binding.bind_raw(con, "raw_metric", binding.files(lake, "raw/metrics", metric_days))
     values = parameters.bind_conventions(con, settings) | parameters.bind_window(con, settings, window)
-    energy.bind_series(con, settings, window)
+    parameters.relation(con, "prm_metric_day", day=("DATE", sorted(_metric_days(lake))))
+    places.bind(con, settings, window)
     models.run(con, (*models.CALL_MARTS, *models.METRIC_MARTS), values)
     return window
 
@@ -139,3 +140,8 @@ def _counts(con: duckdb.DuckDBPyConnection) -> dict[str, Any]:
         )
         counts[f"{column}s"] = [value for (value,) in rows.fetchall()]
     return counts
+
+
+def _metric_days(lake: Path) -> set[date]:
+    """Return the days on which the lake holds any metric, to tell no power from power at another time."""
+    return {binding.day_of(p) for p in binding.files(lake, "raw/metrics")}

@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import date
 from typing import TYPE_CHECKING, Any, Final
 
-from pipeline.power import energy
-from pipeline.power.interval import Day, ratio_interval
+from pipeline.power import companions, energy, groups, known, places, provisioned, saturation, served
+from pipeline.power.capacity import LoadHour, capacity
 from pipeline.sql import parameters
 from pipeline.sql.evidence import evidence
 
 if TYPE_CHECKING:
     import duckdb
 
-STATES: Final = ("in_turn", "open", "llm_active")
 UNIT: Final = "agents per megawatt (agent-hours per megawatt-hour)"
 CONVENTION: Final = (
     "served, not capacity; root agents; hourly cells; a gap belongs to the turn before it; idle power and "
     "failing turns stay in the denominator; only seconds in which every device was measured count"
 )
 _LITTLE_LIMIT: Final = 0.02
-_KV_NEAR_LIMIT: Final = 0.9
 
 
 def compute(
@@ -32,10 +29,9 @@ def compute(
     The marts must be built. Lower counts a turn of unknown conformity as a miss, upper as a pass; ``value``
     is the lower one.
     """
-    measured = energy.measured(con, settings, window)
-    little = _little(con, window)
-    saturation = _saturation(con)
-    external = _external(con)
+    everything = energy.measured(con, settings, window)
+    measured = [e for e in everything if e.pool == places.ALL]
+    limit = saturation.saturation(con)
     figure: dict[str, Any] = {
         "value": None,
         "unit": UNIT,
@@ -44,52 +40,127 @@ def compute(
         "synthetic": None,
         "convention": CONVENTION,
         "values": [],
+        "pooled": [],
         "boundaries": [e.to_dict() for e in measured],
-        "facility": _facility(settings, measured),
-        "capacity": {
-            "value": None,
-            "reason": "capacity needs a load sweep or a fitted envelope; this is a served ratio",
-        },
+        "pools": [e.to_dict() for e in everything if e.pool != places.ALL],
+        "elsewhere": energy.elsewhere(con),
+        "facility": facility(settings, measured),
+        "capacity": {"value": None, "reason": "no served ratio to read it from", "rows": []},
+        "companions": [],
+        "provisioned": None,
         "coverage": {
             "power": {e.scope: e.coverage for e in measured},
             "excluded_s": {e.scope: max(0.0, e.window_s - e.covered_s) for e in measured},
+            "excluded": energy.excluded(con, window),
+            "by_hour": _hourly_coverage(con),
             "turns_of_unknown_conformity": _unknown_share(con),
         },
-        "external": external,
-        "littles_law": little,
-        "saturation": saturation,
+        "external": _external(con),
+        "littles_law": _little(con, window),
+        "saturation": limit,
         "evidence": evidence(con),
     }
-    reason = _refusal(con, measured, window)
+    refused = {e.scope: why for e in measured if (why := _unusable(e, settings, everything))}
+    figure["refused"] = refused
+    usable = [e for e in measured if e.scope not in refused]
+    reason = _refusal(con, settings, measured, refused, window)
     if reason:
-        return figure | {"reason": reason}
-    usable = [e for e in measured if e.coverage >= energy.MIN_COVERAGE and e.mwh > 0]
+        where = {"state": None, "tier": None}
+        return figure | {"reason": reason, "provisioned": _provisioned(con, settings, None, where)}
     for boundary in usable:
-        figure["values"] += _rows(con, settings, boundary)
-    figure["refused"] = {e.scope: _too_thin(e) for e in measured if e not in usable}
+        _add_boundary(con, settings, figure, boundary, everything, limit)
+    figure["values"] += _facility_rows(settings, figure)
     headline = next((r for r in figure["values"] if r["state"] == "in_turn"), None)
     if headline is None:
         return figure | {"reason": "no agent of ours was in a turn while power was measured"}
-    figure |= {
+    where = {k: headline[k] for k in ("boundary", "state", "tier")}
+    own = next((r for r in figure["capacity"]["rows"] if all(r[k] == v for k, v in where.items())), None)
+    figure["capacity"] |= {k: own[k] for k in ("value", "reason", "lower_bound")} if own else {}
+    covered = next(e.covered_s for e in usable if e.scope == headline["boundary"])
+    mean = headline["conformant_agent_hours"][0] / (covered / 3600)
+    return figure | {
         "value": headline["value"],
-        "headline": {k: headline[k] for k in ("boundary", "state", "tier")},
+        "headline": where,
         "boundary": headline["boundary"],
         "synthetic": headline["synthetic"],
+        "provisioned": _provisioned(con, settings, mean, where),
     }
-    return figure
+
+
+def _add_boundary(
+    con: duckdb.DuckDBPyConnection,
+    settings: parameters.Conventions,
+    figure: dict[str, Any],
+    boundary: energy.Energy,
+    everything: Sequence[energy.Energy],
+    limit: dict[str, Any],
+) -> None:
+    """Add rows, capacity and companions of one boundary to *figure*."""
+    whole = served.load(con, boundary)
+    pools = [served.load(con, e) for e in everything if e.scope == boundary.scope and e.pool != places.ALL]
+    declared = places.pools(settings)
+    rows = served.rows(whole, settings)
+    for row in rows:
+        row["by_model_group"] = groups.by_model_group(whole, pools, declared, row["state"], row["tier"])
+        near = None if limit["lower_bound"] is None else not limit["lower_bound"]
+        envelope = capacity(
+            _load_hours(whole, row["state"], row["tier"]), settings.power.capacity_share, near
+        )
+        figure["capacity"]["rows"].append(
+            {k: row[k] for k in ("boundary", "state", "tier", "synthetic")} | envelope
+        )
+    figure["values"] += rows
+    figure["pooled"] += served.pooled_rows(rows)
+    first = next((r for r in rows if r["state"] == "in_turn"), None)
+    hours = boundary.covered_s / 3600
+    mean = first["conformant_agent_hours"][0] / hours if first and hours > 0 else None
+    figure["companions"].append(companions.companions(con, boundary, mean))
+
+
+def _load_hours(whole: served.Served, state: str, tier: str) -> list[LoadHour]:
+    agents: dict[Any, tuple[float, float]] = {}
+    for cell in whole.of("main", state, tier):
+        total, lower = agents.get(cell.hour, (0.0, 0.0))
+        agents[cell.hour] = (total + cell.total, lower + cell.lower)
+    return [LoadHour(h.day, h.covered_s, h.joules, *agents.get(h.hour, (0.0, 0.0))) for h in whole.hours]
+
+
+def _unusable(
+    measured: energy.Energy, settings: parameters.Conventions, everything: Sequence[energy.Energy]
+) -> str | None:
+    """Why no ratio is printed for a boundary, or None."""
+    if measured.problems:
+        return f"power ({measured.scope}): " + "; ".join(measured.problems)
+    declared = {p.name for p in places.pools(settings)}
+    seen = {e.pool for e in everything if e.scope == measured.scope}
+    elsewhere = {e.pool: e.scope for e in everything if e.scope != measured.scope}
+    for pool in sorted(declared - seen):
+        where = f"at {elsewhere[pool]}" if pool in elsewhere else "nowhere"
+        return (
+            f"mixed boundaries: pool {pool} is measured {where}, not at {measured.scope}; a total needs one "
+            "boundary for all pools"
+        )
+    if measured.mwh <= 0:
+        return (
+            f"power ({measured.scope}): series were found, but no two neighbouring samples bound a measured "
+            "stretch of the window"
+        )
+    if measured.coverage < settings.power.min_coverage:
+        return _too_thin(measured, settings)
+    return None
 
 
 def _refusal(
-    con: duckdb.DuckDBPyConnection, measured: list[energy.Energy], window: parameters.Window
+    con: duckdb.DuckDBPyConnection,
+    settings: parameters.Conventions,
+    measured: Sequence[energy.Energy],
+    refused: dict[str, str],
+    window: parameters.Window,
 ) -> str | None:
     if not measured:
-        return "no power was measured in the window (no configured power series was found in it)"
-    if all(e.mwh <= 0 for e in measured):
-        return (
-            "power series were found, but no two neighbouring samples bound a measured stretch of the window"
-        )
-    if all(e.coverage < energy.MIN_COVERAGE for e in measured):
-        return "; ".join(_too_thin(e) for e in measured)
+        return _no_power(con, settings, window)
+    if len(refused) == len(measured):
+        return "; ".join(refused.values())
     sessions = con.execute(
         "SELECT COUNT(DISTINCT session_key) FROM mart_agent_interval "
         "WHERE agent_kind = 'main' AND end_at > $start AND start_at < $end",
@@ -104,120 +175,133 @@ def _refusal(
     if not ours or not ours[0]:
         return (
             "no turn was served by power that we measure: every one went to an external provider, or none "
-            "overlaps the measured time (map model groups to targets in power.model_groups)"
+            "overlaps the measured time (map model groups to devices in power.pools or power.model_groups)"
         )
     return None
 
 
-def _too_thin(measured: energy.Energy) -> str:
+def _no_power(
+    con: duckdb.DuckDBPyConnection, settings: parameters.Conventions, window: parameters.Window
+) -> str:
+    """Say why there is no energy at all: nothing configured was found, or it was found at another time."""
+    elsewhere = energy.elsewhere(con)
+    if elsewhere:
+        return (
+            f"no power was measured for our model groups: all {len(elsewhere)} devices found serve something "
+            "else (power.pools)"
+        )
+    sensors = energy.problems_without_series(con)
+    if sensors:
+        return "no power was measured in the window: " + "; ".join(sensors)
+    found = con.execute(
+        "SELECT MIN(ts), MAX(ts) FROM raw_metric WHERE name IN (SELECT UNNEST(CAST($names AS VARCHAR[])))",
+        {"names": [s.metric for s in known.sources(settings)]},
+    ).fetchone()
+    first, last = found if found else (None, None)
+    if first is None:
+        days = con.execute("SELECT MIN(day), MAX(day), COUNT(*) FROM prm_metric_day").fetchone()
+        if days and days[2] and (days[1] < window.start.date() or days[0] > window.end.date()):
+            first, last = days[0], days[1]
+    if first is not None:
+        return (
+            f"no power was measured in the window: metrics run from {first} to {last} and do not overlap it "
+            f"({window.start} to {window.end})"
+        )
+    return "no power was measured in the window (no configured power series was found in it)"
+
+
+def _too_thin(measured: energy.Energy, settings: parameters.Conventions) -> str:
     thinnest = min(measured.devices, key=lambda d: float(d["coverage"]), default=None)
     detail = f"; thinnest device {thinnest['device']} at {thinnest['coverage']:.1%}" if thinnest else ""
     return (
         f"power ({measured.scope}) covers {measured.coverage:.1%} of the window, at least "
-        f"{energy.MIN_COVERAGE:.0%} are needed{detail}"
+        f"{settings.power.min_coverage:.0%} are needed{detail}"
     )
 
 
-def _rows(
-    con: duckdb.DuckDBPyConnection, settings: parameters.Conventions, boundary: energy.Energy
-) -> list[dict[str, Any]]:
-    rows = []
-    tiers = [parameters.tier_label(t) for t in settings.slo_tiers]
-    for state in STATES:
-        for tier in tiers:
-            root = _hours(con, boundary.scope, state, tier, "main")
-            subagents = _hours(con, boundary.scope, state, tier, "subagent")
-            if root is None:
-                continue
-            total, lower, upper, pooled = root
-            spread = boundary.accuracy_percent / 100
-            daily = _daily(con, boundary.scope, state, tier)
-            rows.append(
-                {
-                    "boundary": boundary.scope,
-                    "kind": "served",
-                    "power": "measured",
-                    "synthetic": boundary.synthetic,
-                    "state": state,
-                    "tier": tier,
-                    "rule": "turn",
-                    "value": lower / boundary.mwh,
-                    "value_upper": upper / boundary.mwh,
-                    "any_conformity": total / boundary.mwh,
-                    "pooled_rule": pooled / boundary.mwh,
-                    "subagents_beside": None if subagents is None else subagents[1] / boundary.mwh,
-                    "agent_hours": total,
-                    "conformant_agent_hours": [lower, upper],
-                    "conformant_share": [lower / total, upper / total] if total > 0 else None,
-                    "megawatt_hours": boundary.mwh,
-                    "measurement_interval": [
-                        lower / (boundary.mwh * (1 + spread)),
-                        upper / (boundary.mwh * (1 - spread)),
-                    ],
-                    "week_interval": _week_interval(daily),
-                    "by_day": [
-                        {"day": day, "value": hours / mwh, "agent_hours": hours, "megawatt_hours": mwh}
-                        for day, hours, mwh, _ in daily
-                    ],
-                }
-            )
-    return rows
-
-
-def _hours(
-    con: duckdb.DuckDBPyConnection, scope: str, state: str, tier: str, kind: str
-) -> tuple[float, float, float, float] | None:
-    row = con.execute(
-        "SELECT SUM(agent_hours), SUM(agent_hours_lower), SUM(agent_hours_upper), SUM(agent_hours_pooled) "
-        "FROM mart_agent_hour WHERE scope = $scope AND state = $state AND tier = $tier AND agent_kind = "
-        "$kind "
-        "AND is_external = 0",
-        {"scope": scope, "state": state, "tier": tier, "kind": kind},
-    ).fetchone()
-    if not row or row[0] is None:
-        return None
-    return float(row[0]), float(row[1]), float(row[2]), float(row[3])
-
-
-def _daily(
-    con: duckdb.DuckDBPyConnection, scope: str, state: str, tier: str
-) -> list[tuple[date, float, float, bool]]:
-    """Return (business day, conformant agent-hours, MWh, weekend) of every measured day."""
-    found = con.execute(
-        """
-        WITH agents AS (
-          SELECT business_day, SUM(agent_hours_lower) AS hours FROM mart_agent_hour
-          WHERE scope = $scope AND state = $state AND tier = $tier AND agent_kind = 'main' AND is_external = 0
-          GROUP BY business_day
-        ),
-        energy AS (
-          SELECT business_day, MAX(is_weekend) AS is_weekend, SUM(joules) / 3.6e9 AS mwh FROM mart_energy_hour
-          WHERE scope = $scope GROUP BY business_day
-        )
-        SELECT e.business_day, COALESCE(a.hours, 0), e.mwh, e.is_weekend FROM energy AS e
-        LEFT JOIN agents AS a ON a.business_day = e.business_day WHERE e.mwh > 0 ORDER BY e.business_day
-        """,
-        {"scope": scope, "state": state, "tier": tier},
-    ).fetchall()
-    return [(day, float(hours), float(mwh), bool(weekend)) for day, hours, mwh, weekend in found]
-
-
-def _week_interval(daily: Sequence[tuple[date, float, float, bool]]) -> dict[str, Any]:
-    interval = ratio_interval([Day(hours, mwh, weekend) for _, hours, mwh, weekend in daily])
-    if isinstance(interval, str):
-        return {"value": None, "reason": interval, "days": len(daily)}
-    return {"value": list(interval), "reason": None, "days": len(daily), "confidence": 0.95}
-
-
-def _facility(settings: parameters.Conventions, measured: list[energy.Energy]) -> dict[str, Any]:
-    pue = settings.power.pue
-    rack = next((e for e in measured if e.scope == "rack"), None)
+def facility(settings: parameters.Conventions, measured: Sequence[energy.Energy]) -> dict[str, Any]:
+    """Return the energy of the building: measured, or rack × PUE with its source, or null with the reason."""
+    pue, source = settings.power.pue, settings.power.pue_source
+    own = {"pue": pue, "pue_source": source}
     if any(e.scope == "facility" for e in measured):
-        return {"value": "measured", "reason": None, "pue": pue}
+        return {"value": "measured", "reason": None, **own}
+    rack = next((e for e in measured if e.scope == "rack"), None)
+    if pue is not None and pue < 1:
+        return {
+            "megawatt_hours": None,
+            **own,
+            "reason": f"a PUE of {pue:g} is below 1: no building gives back",
+        }
     if pue is None or rack is None:
         missing = "no PUE is declared" if pue is None else "no rack power is measured"
-        return {"megawatt_hours": None, "pue": pue, "reason": f"facility is rack × PUE; {missing}"}
-    return {"megawatt_hours": rack.mwh * pue, "pue": pue, "reason": None}
+        return {"megawatt_hours": None, **own, "reason": f"facility is rack × PUE; {missing}"}
+    return {"megawatt_hours": rack.mwh * pue, **own, "reason": None}
+
+
+def _facility_rows(settings: parameters.Conventions, figure: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the rack's rows divided by the PUE, where that is what facility means here."""
+    pue = settings.power.pue
+    if pue is None or figure["facility"].get("megawatt_hours") is None:
+        return []
+    keys = ("boundary", "pool", "kind", "synthetic", "state", "tier", "rule", "agent_hours",
+            "conformant_agent_hours", "conformant_share")  # fmt: skip
+    found = []
+    for row in figure["values"]:
+        if row["boundary"] != "rack":
+            continue
+        week = row["week_interval"]
+        found.append(
+            {k: row[k] for k in keys}
+            | {
+                "boundary": "facility",
+                "power": "rack measured × PUE",
+                "pue": pue,
+                "pue_source": settings.power.pue_source,
+                "value": row["value"] / pue,
+                "value_upper": row["value_upper"] / pue,
+                "any_conformity": row["any_conformity"] / pue,
+                "pooled_rule": row["pooled_rule"] / pue,
+                "subagents_beside": None
+                if row["subagents_beside"] is None
+                else row["subagents_beside"] / pue,
+                "megawatt_hours": row["megawatt_hours"] * pue,
+                "measurement_interval": row["measurement_interval"]
+                and [x / pue for x in row["measurement_interval"]],
+                "week_interval": week | {"value": week["value"] and [x / pue for x in week["value"]]},
+            }
+        )
+    if found:
+        figure["coverage"]["power"]["facility"] = figure["coverage"]["power"]["rack"]
+    return found
+
+
+def _provisioned(
+    con: duckdb.DuckDBPyConnection,
+    settings: parameters.Conventions,
+    mean_agents: float | None,
+    where: dict[str, Any],
+) -> dict[str, Any]:
+    state = {k: where[k] for k in ("state", "tier")}
+    models = companions.board_models(con, settings.power.gpu_model)
+    return {
+        "declared": provisioned.declared(settings, mean_agents, state),
+        "public_constants": provisioned.public(models, mean_agents, state),
+    }
+
+
+def _hourly_coverage(con: duckdb.DuckDBPyConnection) -> dict[str, list[dict[str, Any]]]:
+    """Return the measured share of every hour of the window, by boundary."""
+    rows = con.execute(
+        "SELECT s.scope, h.hour_start, COALESCE(e.covered_s, 0) * 1e6 "
+        "/ DATE_DIFF('microsecond', h.start_at, h.end_at) "
+        "FROM (SELECT DISTINCT scope FROM prm_power_place) AS s CROSS JOIN prm_hour AS h "
+        "LEFT JOIN mart_energy_hour AS e ON e.scope = s.scope AND e.pool = '*' "
+        "AND e.hour_start = h.hour_start WHERE h.end_at > h.start_at ORDER BY s.scope, h.hour_start"
+    ).fetchall()
+    found: dict[str, list[dict[str, Any]]] = {}
+    for scope, hour, share in rows:
+        found.setdefault(scope, []).append({"hour": hour.isoformat(), "coverage": float(share)})
+    return found
 
 
 def _external(con: duckdb.DuckDBPyConnection) -> dict[str, Any]:
@@ -258,23 +342,4 @@ def _little(con: duckdb.DuckDBPyConnection, window: parameters.Window) -> dict[s
         "residual": residual,
         "holds": residual <= _LITTLE_LIMIT,
         "reason": None,
-    }
-
-
-def _saturation(con: duckdb.DuckDBPyConnection) -> dict[str, Any]:
-    row = con.execute(
-        "SELECT kv_usage_max, waiting_max, waiting_samples, samples FROM mart_saturation"
-    ).fetchone()
-    if not row or (row[0] is None and row[1] is None):
-        return {
-            "lower_bound": None,
-            "reason": "no engine metrics: it is unknown how near the engine was to its limit",
-        }
-    near = (row[0] or 0) >= _KV_NEAR_LIMIT or (row[1] or 0) > 0
-    return {
-        "lower_bound": not near,
-        "kv_usage_max": row[0],
-        "waiting_requests_max": row[1],
-        "share_of_samples_waiting": row[2] / row[3] if row[3] else None,
-        "reason": None if near else "the engine was never near its limit: the hardware may carry more",
     }

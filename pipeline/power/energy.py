@@ -1,4 +1,4 @@
-"""Which scraped series are power, of which device and boundary; and what a window of them adds up to.
+"""What a window of power series adds up to, by boundary and pool.
 
 Boundaries are never mixed: every source has a scope (board, node, rack or facility), and a figure names the
 one it was measured in. Facility is rack times a declared PUE when no facility meter exists.
@@ -6,46 +6,19 @@ one it was measured in. Facility is rack times a declared PUE when no facility m
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import timedelta
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from pipeline.power import known, places
+from pipeline.power.interval import JOULES_PER_MWH
 from pipeline.sql import parameters
 
 if TYPE_CHECKING:
     import duckdb
 
-#: ± per cent assumed for a source that states none (board sensors are specified at about five).
-DEFAULT_ACCURACY_PERCENT: Final = 5.0
-#: Share of the window that must be measured before a ratio is published.
-MIN_COVERAGE: Final = 0.8
 #: Counter and gauge of one device should agree within this share.
 AGREEMENT: Final = 0.05
-_JOULES_PER_MWH: Final = 3.6e9
-
-
-@dataclass(frozen=True, slots=True)
-class BoardSource:
-    """A power series of the usual GPU exporter, used when the settings declare none."""
-
-    name: str
-    metric: str
-    kind: str
-    factor: float
-    scope: str = "board"
-    identity_labels: tuple[str, ...] = ("UUID",)
-    match_labels: Mapping[str, str] = field(default_factory=dict)
-    accuracy_percent: float | None = None
-    synthetic: bool = False
-
-
-#: The energy counter is in millijoules, the gauge in watts.
-DEFAULT_SOURCES: Final = (
-    BoardSource("dcgm energy counter", "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", "counter", 1e-3),
-    BoardSource("dcgm power gauge", "DCGM_FI_DEV_POWER_USAGE", "gauge", 1.0),
-)
+SCOPES: Final = ("board", "node", "rack", "facility")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +26,8 @@ class Energy:
     """Measured energy of a window within one boundary.
 
     ``joules`` covers ``covered_s`` of ``window_s``: the seconds in which every device was measured.
+    ``joules_low`` and ``joules_high`` bound the energy of the whole window: a silent device drew between the
+    least and the most power it ever showed. ``idle_joules``: every device at its least hourly power.
     """
 
     scope: str
@@ -65,6 +40,12 @@ class Energy:
     accuracy_declared: bool
     resets: int
     agreement: float | None
+    pool: str = places.ALL
+    joules_low: float = 0.0
+    joules_high: float = 0.0
+    idle_joules: float | None = None
+    implausible: int = 0
+    problems: tuple[str, ...] = ()
 
     @property
     def coverage(self) -> float:
@@ -74,17 +55,25 @@ class Energy:
     @property
     def mwh(self) -> float:
         """Energy in megawatt-hours."""
-        return self.joules / _JOULES_PER_MWH
+        return self.joules / JOULES_PER_MWH
 
     @property
     def mean_watts(self) -> float | None:
         """Mean power over the measured seconds."""
         return self.joules / self.covered_s if self.covered_s > 0 else None
 
+    @property
+    def idle_share(self) -> float | None:
+        """Share of the energy that idle devices would have drawn too; reported, never subtracted."""
+        if self.idle_joules is None or self.joules <= 0:
+            return None
+        return min(1.0, self.idle_joules / self.joules)
+
     def to_dict(self) -> dict[str, Any]:
         """Return the summary that a report prints."""
         return {
             "boundary": self.scope,
+            "pool": self.pool,
             "megawatt_hours": self.mwh,
             "mean_watts": self.mean_watts,
             "coverage": self.coverage,
@@ -95,169 +84,170 @@ class Energy:
             "accuracy_percent": self.accuracy_percent,
             "accuracy_source": "declared" if self.accuracy_declared else "assumed",
             "counter_resets": self.resets,
+            "implausible_steps": self.implausible,
             "counter_to_gauge": self.agreement,
             "counter_and_gauge_agree": None
             if self.agreement is None
             else abs(self.agreement - 1) <= AGREEMENT,
+            "idle_share": self.idle_share,
+            "problems": list(self.problems),
         }
-
-
-def sources(settings: parameters.Conventions) -> Sequence[parameters.Source]:
-    """Return the declared sources, else those of the usual GPU exporter."""
-    return list(settings.power.sources) or list(DEFAULT_SOURCES)
-
-
-def bind_series(
-    con: duckdb.DuckDBPyConnection, settings: parameters.Conventions, window: parameters.Window
-) -> None:
-    """Create ``prm_power_series`` and ``prm_power_device`` from the label sets seen in *window*."""
-    declared = sources(settings)
-    targets = {t for group in settings.power.model_groups.values() for t in group}
-    found = con.execute(
-        "SELECT DISTINCT name, target, labels FROM raw_metric "
-        "WHERE name IN (SELECT UNNEST(CAST($names AS VARCHAR[]))) AND ts >= $start AND ts <= $end "
-        "ORDER BY name, target, labels",
-        {
-            "names": [s.metric for s in declared],
-            "start": window.start - timedelta(seconds=float(settings.power.max_gap_s)),
-            "end": window.end + timedelta(seconds=float(settings.power.max_gap_s)),
-        },
-    ).fetchall()
-    rows: list[tuple[str, str, str, str, str, str, float, str, int]] = []
-    for name, target, text in found:
-        if targets and target not in targets:
-            continue
-        labels = _labels(text)
-        for source in declared:
-            if source.metric == name and all(labels.get(k) == v for k, v in source.match_labels.items()):
-                device = _device(source, labels, target)
-                made_up = int(source.synthetic or _says_synthetic(labels))
-                rows.append(
-                    (
-                        name,
-                        target,
-                        text,
-                        source.name,
-                        source.scope,
-                        source.kind,
-                        source.factor,
-                        device,
-                        made_up,
-                    )
-                )
-                break
-    names = (("name", "VARCHAR"), ("target", "VARCHAR"), ("labels", "VARCHAR"), ("source", "VARCHAR"),
-             ("scope", "VARCHAR"), ("kind", "VARCHAR"), ("factor", "DOUBLE"), ("device", "VARCHAR"),
-             ("is_synthetic", "INTEGER"))  # fmt: skip
-    parameters.relation(
-        con, "prm_power_series", **{n: (kind, [r[i] for r in rows]) for i, (n, kind) in enumerate(names)}
-    )
-    pairs = {(r[4], r[7]) for r in rows}
-    scopes = sorted({scope for scope, _ in pairs})
-    parameters.relation(
-        con,
-        "prm_power_device",
-        scope=("VARCHAR", scopes),
-        devices=("INTEGER", [sum(1 for s, _ in pairs if s == scope) for scope in scopes]),
-    )
 
 
 def measured(
     con: duckdb.DuckDBPyConnection, settings: parameters.Conventions, window: parameters.Window
 ) -> list[Energy]:
-    """Return the energy of *window* for every boundary that has a series in it (marts must be built)."""
+    """Return the energy of *window* by boundary and pool, pool ``*`` first (marts must be built)."""
     accuracies: dict[str, list[float]] = {}
-    for source in sources(settings):
+    for source in known.sources(settings):
         if source.accuracy_percent is not None:
             accuracies.setdefault(source.scope, []).append(source.accuracy_percent)
+    rows = con.execute(
+        """
+        SELECT b.scope, b.pool, SUM(b.joules + GREATEST(b.expected_s - b.measured_s, 0) * b.min_watts),
+          SUM(b.joules + (GREATEST(b.expected_s - b.measured_s, 0) + b.reset_s) * b.max_watts),
+          SUM(b.idle_watts * b.expected_s)
+        FROM mart_energy_bound AS b GROUP BY b.scope, b.pool ORDER BY b.scope, b.pool
+        """
+    ).fetchall()
     results = []
-    scopes = con.execute("SELECT scope FROM prm_power_device ORDER BY scope").fetchall()
-    for (scope,) in scopes:
+    for scope, pool, low, high, idle in rows:
         total = con.execute(
-            "SELECT COALESCE(SUM(joules), 0), COALESCE(SUM(covered_s), 0) FROM mart_energy_hour WHERE scope "
-            "= $scope",
-            {"scope": scope},
+            "SELECT COALESCE(SUM(joules), 0), COALESCE(SUM(covered_s), 0) FROM mart_energy_hour "
+            "WHERE scope = $scope AND pool = $pool",
+            {"scope": scope, "pool": pool},
         ).fetchone()
         joules, covered = total if total else (0.0, 0.0)
-        flags = con.execute(
-            "SELECT MAX(is_synthetic) FROM prm_power_series WHERE scope = $scope", {"scope": scope}
-        ).fetchone()
+        whole = _expected_seconds(con, scope, pool)
         declared = accuracies.get(scope)
+        resets, implausible = _steps(con, scope, pool)
         results.append(
             Energy(
                 scope=scope,
+                pool=pool,
                 joules=float(joules),
                 covered_s=float(covered),
-                window_s=window.seconds,
-                devices=tuple(_devices(con, scope, window)),
-                synthetic=bool(flags and flags[0]),
-                accuracy_percent=max(declared) if declared else DEFAULT_ACCURACY_PERCENT,
+                window_s=window.seconds if pool == places.ALL else whole,
+                devices=tuple(_devices(con, scope, pool)),
+                synthetic=_synthetic(con, scope, pool),
+                accuracy_percent=max(declared) if declared else known.DEFAULT_ACCURACY_PERCENT,
                 accuracy_declared=bool(declared),
-                resets=_resets(con, scope),
-                agreement=_agreement(con, scope),
+                resets=resets,
+                implausible=implausible,
+                agreement=_agreement(con, scope, pool),
+                joules_low=float(low or 0.0),
+                joules_high=float(high or 0.0),
+                idle_joules=None if idle is None or not whole else float(idle) / whole * float(covered),
+                problems=_problems(con, scope, pool),
             )
         )
-    return results
+    return sorted(results, key=lambda e: (SCOPES.index(e.scope), e.pool != places.ALL, e.pool))
 
 
-def _devices(con: duckdb.DuckDBPyConnection, scope: str, window: parameters.Window) -> list[dict[str, Any]]:
+def elsewhere(con: duckdb.DuckDBPyConnection) -> list[dict[str, str]]:
+    """Return devices with power series that serve none of our model groups."""
+    rows = con.execute(
+        "SELECT scope, device, detail FROM prm_power_problem WHERE kind = 'elsewhere' ORDER BY scope, device"
+    ).fetchall()
+    return [{"boundary": scope, "device": name, "reason": detail} for scope, name, detail in rows]
+
+
+def problems_without_series(con: duckdb.DuckDBPyConnection) -> list[str]:
+    """Return what is wrong with sensors, of boundaries that have no series at all too."""
+    rows = con.execute(
+        "SELECT DISTINCT detail FROM prm_power_problem WHERE kind <> 'elsewhere' ORDER BY detail"
+    ).fetchall()
+    return [detail for (detail,) in rows]
+
+
+def excluded(con: duckdb.DuckDBPyConnection, window: parameters.Window) -> dict[str, list[dict[str, Any]]]:
+    """Return the stretches of the window that were not measured, by boundary (pool ``*``)."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    rows = con.execute(
+        "SELECT scope, start_at, end_at FROM mart_energy_island WHERE pool = '*' ORDER BY scope, start_at"
+    ).fetchall()
+    for scope in sorted({r[0] for r in rows}):
+        at = window.start
+        stretches = found.setdefault(scope, [])
+        for _, start, end in (r for r in rows if r[0] == scope):
+            if start > at:
+                stretches.append(_stretch(at, start))
+            at = max(at, end)
+        if at < window.end:
+            stretches.append(_stretch(at, window.end))
+    return found
+
+
+def _stretch(start: Any, end: Any) -> dict[str, Any]:
+    return {"start": start.isoformat(), "end": end.isoformat(), "seconds": (end - start).total_seconds()}
+
+
+def _problems(con: duckdb.DuckDBPyConnection, scope: str, pool: str) -> tuple[str, ...]:
+    """What makes a total of this boundary and pool a partial one."""
+    rows = con.execute(
+        "SELECT DISTINCT detail FROM prm_power_problem AS q WHERE q.scope = $scope AND q.kind <> 'elsewhere' "
+        "AND (q.device = '' OR $pool = '*' OR EXISTS (SELECT 1 FROM prm_power_place AS p WHERE "
+        "p.scope = q.scope AND p.pool = $pool AND p.device = q.device)) ORDER BY detail",
+        {"scope": scope, "pool": pool},
+    ).fetchall()
+    return tuple(detail for (detail,) in rows)
+
+
+def _expected_seconds(con: duckdb.DuckDBPyConnection, scope: str, pool: str) -> float:
+    """Seconds of the window in which the pool has any device."""
+    spans = con.execute(
+        "SELECT start_at, end_at FROM prm_power_place WHERE scope = $scope AND pool = $pool",
+        {"scope": scope, "pool": pool},
+    ).fetchall()
+    return sum((end - start).total_seconds() for start, end in places.union(spans))
+
+
+def _synthetic(con: duckdb.DuckDBPyConnection, scope: str, pool: str) -> bool:
+    row = con.execute(
+        "SELECT MAX(s.is_synthetic) FROM prm_power_series AS s JOIN prm_power_place AS p "
+        "ON p.scope = s.scope AND p.device = s.device WHERE p.scope = $scope AND p.pool = $pool",
+        {"scope": scope, "pool": pool},
+    ).fetchone()
+    return bool(row and row[0])
+
+
+def _devices(con: duckdb.DuckDBPyConnection, scope: str, pool: str) -> list[dict[str, Any]]:
     found = con.execute(
         """
-        SELECT s.device, MAX(g.kind),
-          COALESCE(SUM(DATE_DIFF('microsecond', GREATEST(g.start_at, $start), LEAST(g.end_at, $end))), 0)
-            / 1e6
-        FROM (SELECT DISTINCT scope, device FROM prm_power_series) AS s
-        LEFT JOIN mart_energy_segment AS g ON g.scope = s.scope AND g.device = s.device AND g.is_chosen = 1
-        WHERE s.scope = $scope GROUP BY s.device ORDER BY s.device
+        SELECT b.device, MAX(g.kind), MAX(b.measured_s / b.expected_s), MAX(b.idle_watts)
+        FROM mart_energy_bound AS b
+        LEFT JOIN mart_energy_segment AS g ON g.scope = b.scope AND g.device = b.device AND g.is_chosen = 1
+        WHERE b.scope = $scope AND b.pool = $pool GROUP BY b.device ORDER BY b.device
         """,
-        {"scope": scope, "start": window.start, "end": window.end},
+        {"scope": scope, "pool": pool},
     ).fetchall()
-    return [{"device": d, "read_from": kind, "coverage": s / window.seconds} for d, kind, s in found]
+    return [{"device": d, "read_from": k, "coverage": s, "idle_watts": w} for d, k, s, w in found]
 
 
-def _resets(con: duckdb.DuckDBPyConnection, scope: str) -> int:
+def _steps(con: duckdb.DuckDBPyConnection, scope: str, pool: str) -> tuple[int, int]:
+    """Counter restarts that were counted, and steps back that were no restart."""
     row = con.execute(
-        "SELECT COALESCE(SUM(is_reset), 0) FROM mart_energy_segment WHERE scope = $scope", {"scope": scope}
+        "SELECT COALESCE(SUM(g.is_reset * (1 - g.is_implausible)), 0), COALESCE(SUM(g.is_implausible), 0) "
+        "FROM mart_energy_segment AS g JOIN (SELECT DISTINCT scope, device FROM prm_power_place "
+        "WHERE pool = $pool) AS p ON p.scope = g.scope AND p.device = g.device WHERE g.scope = $scope",
+        {"scope": scope, "pool": pool},
     ).fetchone()
-    return int(row[0]) if row else 0
+    return (int(row[0]), int(row[1])) if row else (0, 0)
 
 
-def _agreement(con: duckdb.DuckDBPyConnection, scope: str) -> float | None:
+def _agreement(con: duckdb.DuckDBPyConnection, scope: str, pool: str) -> float | None:
     """Counter energy ÷ gauge energy over the devices' common samples; None when one of them is missing."""
     row = con.execute(
         """
         SELECT SUM(c.joules), SUM(g.joules) FROM mart_energy_segment AS c
         JOIN mart_energy_segment AS g ON g.scope = c.scope AND g.device = c.device
           AND g.start_at = c.start_at AND g.end_at = c.end_at AND g.kind = 'gauge'
+        JOIN (SELECT DISTINCT scope, device FROM prm_power_place WHERE pool = $pool) AS p
+          ON p.scope = c.scope AND p.device = c.device
         WHERE c.scope = $scope AND c.kind = 'counter' AND c.is_reset = 0
         """,
-        {"scope": scope},
+        {"scope": scope, "pool": pool},
     ).fetchone()
     if not row or not row[0] or not row[1]:
         return None
     return float(row[0]) / float(row[1])
-
-
-def _labels(text: str | None) -> dict[str, str]:
-    try:
-        content = json.loads(text or "{}")
-    except ValueError:
-        return {}
-    return {str(k): str(v) for k, v in content.items()} if isinstance(content, dict) else {}
-
-
-def _says_synthetic(labels: Mapping[str, str]) -> bool:
-    return labels.get("synthetic", "").lower() in {"true", "1", "yes"}
-
-
-def _device(source: parameters.Source, labels: Mapping[str, str], target: str) -> str:
-    """Name the physical thing a series measures: its declared labels, else what tells it apart."""
-    named = [labels[n] for n in source.identity_labels if labels.get(n)]
-    if named:
-        return "/".join(named)
-    if source.scope != "board":
-        return target
-    for name in ("UUID", "uuid", "gpu_uuid"):
-        if labels.get(name):
-            return labels[name]
-    return f"{labels.get('Hostname', target)}/{labels.get('gpu', json.dumps(dict(labels), sort_keys=True))}"

@@ -1,10 +1,20 @@
-"""The week-to-week interval of a ratio: days are the unit, because all sessions of a day share its energy."""
+"""The two intervals of a ratio of agent-hours and megawatt-hours, which answer different questions.
+
+*Measurement*: what this week's value may have been, given sensors, gaps and turns of unknown conformity;
+a bound, not a probability. *Week to week*: what another week of the same process would bring; days are the
+unit, because all sessions of a day share its energy.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
+from typing import Final
+
+WH_PER_MWH: Final = 1e6
+JOULES_PER_MWH: Final = 3.6e9
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,11 +26,52 @@ class Day:
     weekend: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What bounds the agent-hours and the energy of a window.
+
+    ``hours_…`` and ``joules`` cover the measured seconds; ``window_…`` the whole window: its agents are
+    known, the energy of a silent sensor lies between the least and the most power that it ever showed.
+    """
+
+    hours_lower: float
+    hours_upper: float
+    joules: float
+    window_hours_lower: float
+    window_hours_upper: float
+    window_joules_low: float
+    window_joules_high: float
+    accuracy_percent: float
+
+
+def measurement_interval(bounds: Bounds) -> tuple[float, float] | str:
+    """Return the lowest and highest agents per megawatt that fit what was measured, or why there is none.
+
+    Sensors may all be wrong by their accuracy in the same direction; unknown conformity counts as miss below
+    and as pass above; both the measured seconds and the whole window are covered.
+    """
+    accuracy = bounds.accuracy_percent / 100
+    if accuracy >= 1:
+        return f"a sensor accuracy of ± {bounds.accuracy_percent:g} % bounds nothing"
+    if bounds.joules <= 0 or bounds.window_joules_low <= 0:
+        return "no energy was measured"
+    low = min(bounds.hours_lower / bounds.joules, bounds.window_hours_lower / bounds.window_joules_high)
+    high = max(bounds.hours_upper / bounds.joules, bounds.window_hours_upper / bounds.window_joules_low)
+    return low * JOULES_PER_MWH / (1 + accuracy), high * JOULES_PER_MWH / (1 - accuracy)
+
+
+def known_share(total: float, lower: float, upper: float) -> float | None:
+    """Return the conforming share of the time whose conformity is known; None when none of it is."""
+    known = total - (upper - lower)
+    return lower / known if known > 1e-12 * max(total, 1e-300) and total > 0 else None
+
+
 def ratio_interval(days: Sequence[Day], confidence: float = 0.95) -> tuple[float, float] | str:
     """Return the interval of Σ numerator ÷ Σ denominator, or why there is none.
 
-    Delete-one-day jackknife, stratified into weekdays and weekend, Student's t with Σ (n − 1) degrees of
-    freedom (Efron & Stein 1981; Lohr, Sampling, ch. 9). The lower end is at least 0.
+    Delete-one-day jackknife, stratified into weekdays and weekend: the other days of a left-out day's stratum
+    count n ÷ (n − 1) times, so that the stratum keeps its weight in the week; Student's t with Σ (n − 1)
+    degrees of freedom (Lohr, Sampling, section 9.3; Rust & Rao 1996). The lower end is at least 0.
     """
     strata = {weekend: [d for d in days if d.weekend is weekend] for weekend in (False, True)}
     for weekend, members in strata.items():
@@ -33,7 +84,13 @@ def ratio_interval(days: Sequence[Day], confidence: float = 0.95) -> tuple[float
     variance = 0.0
     for members in strata.values():
         n = len(members)
-        left_out = [(top - d.numerator) / (bottom - d.denominator) for d in members]
+        numerator, denominator = sum(d.numerator for d in members), sum(d.denominator for d in members)
+        left_out = []
+        for day in members:
+            rest = bottom + (denominator - n * day.denominator) / (n - 1)
+            if rest <= 0:
+                return "one day holds all the energy: there is nothing to leave out"
+            left_out.append((top + (numerator - n * day.numerator) / (n - 1)) / rest)
         mean = sum(left_out) / n
         variance += (n - 1) / n * sum((x - mean) ** 2 for x in left_out)
     freedom = sum(len(members) - 1 for members in strata.values())
@@ -42,6 +99,23 @@ def ratio_interval(days: Sequence[Day], confidence: float = 0.95) -> tuple[float
     return max(0.0, value - half), value + half
 
 
+def mean_interval(days: Sequence[tuple[float, float]], confidence: float = 0.95) -> tuple[float, float] | str:
+    """Return the interval of Σ numerator ÷ Σ denominator over days of one kind (delete-one jackknife)."""
+    n = len(days)
+    if n < 2:
+        return f"needs at least two days, has {n}"
+    top, bottom = sum(d[0] for d in days), sum(d[1] for d in days)
+    if any(bottom - d[1] <= 0 for d in days):
+        return "one day holds all the energy: there is nothing to leave out"
+    left_out = [(top - d[0]) / (bottom - d[1]) for d in days]
+    mean = sum(left_out) / n
+    half = t_quantile(0.5 + confidence / 2, n - 1) * math.sqrt(
+        (n - 1) / n * sum((x - mean) ** 2 for x in left_out)
+    )
+    return max(0.0, top / bottom - half), top / bottom + half
+
+
+@cache
 def t_quantile(probability: float, freedom: int) -> float:
     """Return Student's t quantile, by bisection on its distribution function.
 

@@ -39,10 +39,14 @@ METRIC_MARTS: Final = (
     "mart_energy_segment",
     "mart_energy_island",
     "mart_energy_hour",
+    "mart_energy_bound",
     "mart_turn_conformity",
     "mart_agent_interval",
     "mart_pooled_hour",
     "mart_agent_hour",
+    "mart_agent_window",
+    "mart_agent_gap",
+    "mart_agent_work",
     "mart_little",
 )
 #: Marts written to the lake for dashboards and other readers.

@@ -69,6 +69,70 @@ class Source(Protocol):
     def synthetic(self) -> bool:
         """Made up, not measured."""
 
+    @property
+    def devices(self) -> int | None:
+        """How many devices it must show; None: unknown."""
+
+
+class Pool(Protocol):
+    """Devices that serve model groups together, for a while or always."""
+
+    @property
+    def name(self) -> str:
+        """Name of the pool; several entries of one name are its validity intervals."""
+
+    @property
+    def model_groups(self) -> Sequence[str]:
+        """Model groups that it serves."""
+
+    @property
+    def targets(self) -> Sequence[str]:
+        """Scrape targets of its devices; none: any."""
+
+    @property
+    def devices(self) -> Sequence[str]:
+        """Patterns of its devices' identities; none: any."""
+
+    @property
+    def match_labels(self) -> Mapping[str, str]:
+        """Labels that its series carry."""
+
+    @property
+    def since(self) -> datetime | None:
+        """From when on, naive UTC."""
+
+    @property
+    def until(self) -> datetime | None:
+        """Until when, not included, naive UTC."""
+
+    @property
+    def split(self) -> str:
+        """How its energy is split over several model groups: none, llm_active or shares."""
+
+    @property
+    def shares(self) -> Mapping[str, float]:
+        """Model group to its declared share of the energy."""
+
+
+class Provisioned(Protocol):
+    """Power that was paid for, not measured."""
+
+    @property
+    def name(self) -> str:
+        """What it is."""
+
+    @property
+    def watts(self) -> float:
+        """Watts of one."""
+
+    @property
+    def count(self) -> int:
+        """How many."""
+
+    @property
+    def source(self) -> str:
+        """Where the number comes from."""
+
 
 class Power(Protocol):
     """Where measured power comes from, and what it serves."""
@@ -84,6 +148,34 @@ class Power(Protocol):
     @property
     def pue(self) -> float | None:
         """Facility over rack."""
+
+    @property
+    def pue_source(self) -> str | None:
+        """Where the PUE comes from."""
+
+    @property
+    def presets(self) -> Sequence[str]:
+        """Usual exporters to read beside the declared series."""
+
+    @property
+    def pools(self) -> Sequence[Pool]:
+        """Which devices serve which model groups; none: every device serves every group of ours."""
+
+    @property
+    def provisioned(self) -> Sequence[Provisioned]:
+        """Declared power, for a figure of its own."""
+
+    @property
+    def gpu_model(self) -> str | None:
+        """Name of the accelerator, where its exporter does not tell."""
+
+    @property
+    def min_coverage(self) -> float:
+        """Least measured share of the window."""
+
+    @property
+    def capacity_share(self) -> float:
+        """Share of the agent time that must conform for a load to count as carried."""
 
     @property
     def model_groups(self) -> Mapping[str, Sequence[str]]:
@@ -188,6 +280,11 @@ def _midnight(day: date, zone: ZoneInfo) -> datetime:
     return datetime(day.year, day.month, day.day, tzinfo=zone).astimezone(UTC).replace(tzinfo=None)
 
 
+def powered_groups(power: Power) -> list[str]:
+    """Return the model groups that are declared to run on power that we measure."""
+    return sorted(set(power.model_groups) | {g for pool in power.pools for g in pool.model_groups})
+
+
 def bind_conventions(con: duckdb.DuckDBPyConnection, settings: Conventions) -> dict[str, Any]:
     """Create the relations that do not depend on a window; return the parameters."""
     design = {"inf": None, "3600": 3600.0, "300": 300.0}  # columns of fct_call name these
@@ -215,7 +312,7 @@ def bind_conventions(con: duckdb.DuckDBPyConnection, settings: Conventions) -> d
     providers = sorted(set(power.external_providers) or set(HOSTED_PROVIDERS))
     relation(con, "prm_external_provider", provider=("VARCHAR", providers))
     relation(con, "prm_external_group", model_group=("VARCHAR", sorted(set(power.external_model_groups))))
-    relation(con, "prm_powered_group", model_group=("VARCHAR", sorted(power.model_groups)))
+    relation(con, "prm_powered_group", model_group=("VARCHAR", powered_groups(power)))
     return {"visit_gap_s": float(settings.visit_gap_s), "max_gap_s": float(power.max_gap_s)}
 
 

@@ -109,7 +109,6 @@ def test_hooks_that_slow_or_break_requests_are_left_alone(logger_class: Any) -> 
         "async_post_call_success_hook",
         "async_post_call_success_deployment_hook",
         "async_filter_deployments",
-        "async_pre_call_deployment_hook",
         "log_success_event",
         "log_failure_event",
     }
@@ -497,3 +496,15 @@ async def test_samples_and_final_records_reach_the_metrics(probe: Probe) -> None
     assert prometheus_client.REGISTRY.get_sample_value("agentwatt_open_calls") == 0
     assert prometheus_client.REGISTRY.get_sample_value("agentwatt_telemetry_up") == 1
     assert probe.logger.guarded_errors == {}
+
+
+async def test_a_try_against_a_deployment_is_counted_and_changes_nothing(probe: Probe) -> None:
+    logger: Any = probe.logger
+    data: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "x"}], "metadata": {}}
+    await logger.async_pre_call_hook(user_api_key_dict=None, cache=None, data=data, call_type="acompletion")
+    kwargs = {"model": "hosted_vllm/m", "metadata": data["metadata"]}
+    before = repr(kwargs)
+    assert await logger.async_pre_call_deployment_hook(kwargs, "acompletion") is None
+    assert await logger.async_pre_call_deployment_hook({"metadata": None}, object()) is None
+    assert repr(kwargs) == before
+    assert logger._find(kwargs).attempts == 1

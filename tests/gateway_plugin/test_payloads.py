@@ -210,9 +210,16 @@ def test_a_stream_that_broke_off_has_estimated_tokens_and_no_cached_ones() -> No
     logging_obj = LoggingObject(
         first_api_call_start_time=now, completion_start_time=now, standard_logging_object={"metadata": USAGE}
     )
-    ending = payloads.failure_ending({"litellm_logging_obj": logging_obj}, ValueError("x"), CALL)
+    call = OpenCall({"event_id": "e"}, 0.0, 0, tries=Counter(acompletion=1))
+    ending = payloads.failure_ending({"litellm_logging_obj": logging_obj}, ValueError("x"), call)
     assert (ending.usage.source, ending.usage.input, ending.usage.cached) == ("estimated", 9, None)
     assert ending.error_class == "other"
+
+
+def test_a_bridged_route_reports_one_try_twice_and_has_one() -> None:
+    record = {"event_id": "e", "call_type": "anthropic_messages"}
+    call = OpenCall(record, 0.0, 0, tries=Counter(anthropic_messages=2, acompletion=2))
+    assert call.attempts == 2
 
 
 @pytest.mark.parametrize(

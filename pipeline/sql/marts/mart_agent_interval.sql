@@ -3,10 +3,26 @@
 -- Sources: fct_turn, fct_session, fct_call.
 -- Meaning: open (root agents: the visit; a gap belongs to the turn before it), in_turn (from the turn's first
 --   call to its last end, at the latest to the next turn's start), llm_active (calls in flight, overlaps once).
---   A visit cut inside a turn cuts open and in_turn alike, so open ⊇ in_turn ⊇ llm_active.
-WITH in_visit AS (
+--   A visit cut inside a turn cuts open and in_turn alike, so open ⊇ in_turn ⊇ llm_active. model_group is that
+--   of the turn's first call. profile is that of the session: chat_only (the agent called nothing by itself),
+--   deep_loop (16 engine calls or more a main-thread turn), tool_loop (less), unknown (no initiator is known).
+WITH profile AS (
   SELECT
-    t.session_key, t.agent_id, t.turn_key, t.agent_kind, t.is_external,
+    session_key,
+    CASE
+      WHEN MAX(CASE WHEN initiator <> 'unknown' THEN 1 ELSE 0 END) = 0 THEN 'unknown'
+      WHEN MAX(CASE WHEN initiator IN ('agent', 'compaction') AND lane = 'work' THEN 1 ELSE 0 END) = 0 THEN 'chat_only'
+      WHEN SUM(CASE WHEN agent_kind = 'main' AND is_engine = 1 AND lane = 'work' THEN 1 ELSE 0 END)
+        >= 16 * COUNT(DISTINCT CASE WHEN agent_kind = 'main' THEN turn_key END) THEN 'deep_loop'
+      ELSE 'tool_loop'
+    END AS profile
+  FROM fct_call
+  WHERE session_key IS NOT NULL
+  GROUP BY session_key
+),
+in_visit AS (
+  SELECT
+    t.session_key, t.agent_id, t.turn_key, t.agent_kind, t.is_external, t.model_group,
     GREATEST(t.start_at, v.start_at) AS start_at,
     LEAST(t.end_at, COALESCE(t.next_start_at, t.end_at), v.end_at) AS in_turn_end_at,
     LEAST(COALESCE(t.next_start_at, v.end_at), v.end_at) AS open_end_at
@@ -19,7 +35,8 @@ WITH in_visit AS (
 ),
 flight AS (
   SELECT
-    c.session_key, c.agent_id, c.turn_key, t.agent_kind, t.is_external, c.started_us, c.call_id, c.start_at,
+    c.session_key, c.agent_id, c.turn_key, t.agent_kind, t.is_external, t.model_group, c.started_us, c.call_id,
+    c.start_at,
     LEAST(c.end_at, COALESCE(t.next_start_at, c.end_at)) AS end_at,
     MAX(LEAST(c.end_at, COALESCE(t.next_start_at, c.end_at))) OVER (
       PARTITION BY c.session_key, c.agent_id, c.turn_key ORDER BY c.started_us, c.call_id
@@ -32,19 +49,31 @@ flight AS (
 ),
 flight_new AS (
   SELECT
-    session_key, agent_id, turn_key, agent_kind, is_external,
+    session_key, agent_id, turn_key, agent_kind, is_external, model_group,
     CASE WHEN previous_end_at > start_at THEN previous_end_at ELSE start_at END AS start_at,
     end_at
   FROM flight
+),
+state AS (
+  SELECT
+    session_key, agent_id, turn_key, agent_kind, is_external, model_group, 'open' AS state, start_at,
+    open_end_at AS end_at
+  FROM in_visit
+  WHERE agent_kind = 'main' AND open_end_at > start_at
+  UNION ALL
+  SELECT
+    session_key, agent_id, turn_key, agent_kind, is_external, model_group, 'in_turn' AS state, start_at,
+    in_turn_end_at AS end_at
+  FROM in_visit
+  WHERE in_turn_end_at > start_at
+  UNION ALL
+  SELECT
+    session_key, agent_id, turn_key, agent_kind, is_external, model_group, 'llm_active' AS state, start_at, end_at
+  FROM flight_new
+  WHERE end_at > start_at
 )
-SELECT session_key, agent_id, turn_key, agent_kind, is_external, 'open' AS state, start_at, open_end_at AS end_at
-FROM in_visit
-WHERE agent_kind = 'main' AND open_end_at > start_at
-UNION ALL
-SELECT session_key, agent_id, turn_key, agent_kind, is_external, 'in_turn' AS state, start_at, in_turn_end_at AS end_at
-FROM in_visit
-WHERE in_turn_end_at > start_at
-UNION ALL
-SELECT session_key, agent_id, turn_key, agent_kind, is_external, 'llm_active' AS state, start_at, end_at
-FROM flight_new
-WHERE end_at > start_at
+SELECT
+  s.session_key, s.agent_id, s.turn_key, s.agent_kind, s.is_external, s.model_group, p.profile, s.state, s.start_at,
+  s.end_at
+FROM state AS s
+JOIN profile AS p ON p.session_key = s.session_key

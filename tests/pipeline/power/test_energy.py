@@ -29,6 +29,7 @@ class Source:
     match_labels: dict[str, str] = field(default_factory=dict)
     accuracy_percent: float | None = None
     synthetic: bool = False
+    devices: int | None = None
 
 
 def measured(tmp_path: Path, metrics: list[dict[str, Any]], power: Power | None = None) -> dict[str, Any]:

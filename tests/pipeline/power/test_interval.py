@@ -36,8 +36,9 @@ def test_days_that_agree_have_no_width() -> None:
 def test_the_width_is_the_stratified_jackknife_with_t() -> None:
     days = week([(10, 2), (12, 2), (8, 2)], [(3, 1), (5, 1)])
     top, bottom = 38, 8
-    weekday = [(top - n) / (bottom - 2) for n in (10, 12, 8)]
-    weekend = [(top - n) / (bottom - 1) for n in (3, 5)]
+    # the days that stay stand for the whole stratum: 3 weekdays, 2 days of the weekend
+    weekday = [((30 - n) * 3 / 2 + 8) / bottom for n in (10, 12, 8)]
+    weekend = [((8 - n) * 2 + 30) / bottom for n in (3, 5)]
     variance = sum(
         (len(xs) - 1) / len(xs) * sum((x - sum(xs) / len(xs)) ** 2 for x in xs) for xs in (weekday, weekend)
     )

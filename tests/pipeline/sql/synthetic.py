@@ -30,6 +30,13 @@ class Power:
     sources: Sequence[Any] = ()
     max_gap_s: float = 120.0
     pue: float | None = None
+    pue_source: str | None = None
+    presets: Sequence[str] = ()
+    pools: Sequence[Any] = ()
+    provisioned: Sequence[Any] = ()
+    gpu_model: str | None = None
+    min_coverage: float = 0.8
+    capacity_share: float = 0.95
     model_groups: Mapping[str, Sequence[str]] = field(default_factory=dict)
     external_model_groups: Sequence[str] = ()
     external_providers: Sequence[str] = ()
