@@ -46,6 +46,7 @@ class OpenCall:
     seen_us: int
     entry: Entry | None = None
     lookup: Lookup | None = None
+    tries: Counter[str] = field(default_factory=Counter)
     failures: Counter[str] = field(default_factory=Counter)
     plugin_s: float = 0.0
     left_mono: float | None = None
@@ -57,18 +58,29 @@ class OpenCall:
 
     @property
     def failed_attempts(self) -> int:
-        """Failed tries against deployments.
+        """Failed tries against deployments."""
+        return self._of_one_type(self.failures)
+
+    @property
+    def attempts(self) -> int:
+        """Tries against deployments that LiteLLM began; 0 before the first."""
+        return max(self._of_one_type(self.tries), self.failed_attempts)
+
+    def _of_one_type(self, reports: Counter[str]) -> int:
+        """Count the reports of one call type.
 
         A route that LiteLLM bridges to another API reports one try once for each of the two call types, so
         the client's own call type counts, and where that is missing the one reported most often.
         """
-        return self.failures.get(str(self.record.get("call_type")), 0) or max(
-            self.failures.values(), default=0
-        )
+        return reports.get(str(self.record.get("call_type")), 0) or max(reports.values(), default=0)
 
-    def attempt_failed(self, call_type: str) -> None:
+    def attempt_begun(self, call_type: object) -> None:
+        """Enter one report of a try."""
+        self.tries[str(getattr(call_type, "value", call_type))] += 1
+
+    def attempt_failed(self, call_type: object) -> None:
         """Enter one report of a failed try."""
-        self.failures[call_type] += 1
+        self.failures[str(getattr(call_type, "value", call_type))] += 1
 
     @property
     def event_id(self) -> str:

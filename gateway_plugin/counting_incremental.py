@@ -83,9 +83,7 @@ class IncrementalCounter:
             reason = _why_not(model, messages, tools) if text is None else _why_not_text(model, text)
             if custom_tokenizer is not None:
                 reason = "stock_custom_tokenizer"
-            elif default_token_count is not None and (
-                type(default_token_count) is not int or default_token_count < 0
-            ):
+            elif default_token_count is not None and type(default_token_count) is not int:
                 reason = "stock_default"
             elif text is not None and (messages is not None or tools or tool_choice or count_response_tokens):
                 reason = "stock_text"

@@ -29,6 +29,7 @@ from gateway_plugin.secret import memory_seed, shared_secret
 from gateway_plugin.settings import PluginSettings, SettingsError
 from gateway_plugin.sinks import spend_logs
 from gateway_plugin.sinks.connection import AddressError
+from gateway_plugin.text import storable
 
 log = logging.getLogger("agentwatt")
 
@@ -123,6 +124,12 @@ class AgentwattLogger(CustomLogger):  # type: ignore[misc]
                 call.plugin_s = time.perf_counter() - started
         return data
 
+    async def async_pre_call_deployment_hook(self, kwargs: dict[str, Any], call_type: Any) -> None:
+        """Count one try against a deployment; returning nothing leaves the request as it is."""
+        with self._guard("attempt"):
+            if (call := self._find(kwargs)) is not None:
+                call.attempt_begun(call_type)
+
     async def async_post_call_failure_deployment_hook(
         self,
         request_data: Mapping[str, Any],
@@ -133,7 +140,7 @@ class AgentwattLogger(CustomLogger):  # type: ignore[misc]
         """Count one failed try against a deployment."""
         with self._guard("failed_attempt"):
             if (call := self._find(request_data)) is not None:
-                call.attempt_failed(str(getattr(call_type, "value", call_type)))
+                call.attempt_failed(call_type)
 
     # -- after the answer
 
@@ -151,6 +158,8 @@ class AgentwattLogger(CustomLogger):  # type: ignore[misc]
         """Back-up for versions or routes in which the logging hook did not run; normally a no-op."""
         with self._guard("success"):
             call = self._find(kwargs)
+            if call is not None and _is_foreign(call, kwargs):
+                return  # counted by the logging hook
             if call is None or call.final is None or call.final["outcome"] != "success":
                 self._succeed(kwargs, response_obj)
 
@@ -162,6 +171,10 @@ class AgentwattLogger(CustomLogger):  # type: ignore[misc]
         if call is None:
             recorder.counts["late_begin"] += 1
             call = recorder.begin(payloads.late_arrival(kwargs))
+            _current.set(call)
+        elif _is_foreign(call, kwargs):
+            recorder.counts["foreign_event"] += 1
+            return
         late = payloads.late_arrival(kwargs) if call.unplaced is not None else None
         record = recorder.finish(call, payloads.success_ending(kwargs, result, call), late)
         params = kwargs.get("litellm_params")
@@ -214,6 +227,16 @@ class AgentwattLogger(CustomLogger):  # type: ignore[misc]
         if event_id is None or (call is not None and call.event_id == event_id):
             return call
         return self._recorder.find(event_id) if self._recorder is not None else None
+
+
+def _is_foreign(call: OpenCall, data: Mapping[str, Any]) -> bool:
+    """Return whether an event belongs to a call that the proxy made itself inside the request of *call*.
+
+    A guardrail or router that asks a model runs in the request's context and may copy its metadata; its call
+    id is its own, while retries, fallbacks and bridges keep the id of the request.
+    """
+    own, other = call.record.get("litellm_call_id"), storable(data.get("litellm_call_id"))
+    return own is not None and other is not None and own != other
 
 
 def _hand_over(record: Mapping[str, Any], data: dict[str, Any], bucket: dict[str, Any]) -> None:

@@ -180,7 +180,7 @@ def success_ending(kwargs: Mapping[str, Any], result: object, call: OpenCall) ->
         or storable(_mapping(own.get("model_info")).get("id"), 128),
         provider=storable(payload.get("custom_llm_provider"), 64)
         or storable(params.get("custom_llm_provider"), 64),
-        attempts=max(1 + sum(known), 1 + call.failed_attempts),
+        attempts=max(1 + sum(known), 1 + call.failed_attempts, call.attempts),
         error_class="ClientDisconnected" if disconnected else None,
         status_code=499 if disconnected else None,
         response_cache_hit=kwargs.get("cache_hit") is True or payload.get("cache_hit") is True,
@@ -205,7 +205,10 @@ def failure_ending(request_data: Mapping[str, Any], error: BaseException, call: 
     )
     first_token = epoch_us(details.get("completion_start_time"))
     payload = _mapping(details.get("standard_logging_object"))
-    reached = handoff is not None or call.failed_attempts > 0
+    # LiteLLM logs a refusal of its own through the same pre-call step, which stamps a hand-off. The begin of a
+    # try tells a real one; only pass-through, which has no deployments, must rely on what a call leaves there.
+    handed_over = handoff is not None and (not details or bool(details.get("additional_args")))
+    reached = call.attempts > 0 or (handed_over and call.record.get("route") == "pass_through")
     usage = Usage()
     if reached and first_token is not None:
         usage = normalise(_mapping(payload.get("metadata")).get("usage_object"), estimated=True)
@@ -214,12 +217,12 @@ def failure_ending(request_data: Mapping[str, Any], error: BaseException, call: 
         outcome="failure" if reached else "rejected",
         ended_us=now_us(),
         first_token_us=first_token,
-        handoff_us=handoff,
+        handoff_us=handoff if reached else None,
         usage=usage,
         model=storable(details.get("model")),
         deployment_id=storable(payload.get("model_id"), 128),
         provider=storable(details.get("custom_llm_provider"), 64),
-        attempts=max(1, call.failed_attempts) if reached else 0,
+        attempts=max(1, call.attempts) if reached else 0,
         error_class=name if name in ERROR_CLASSES else "other",
         status_code=_status(error),
     )

@@ -104,100 +104,128 @@ def import_files(
     """
     lake = Lake(settings.lake)
     lake.prepare()
-    stop = stop or Event()
-    report = ImportReport()
     chosen = None if kind is None else registry.named(kind)
     if columns and chosen is None:
         chosen = registry.named(table.KIND)  # a mapping says that it is a plain table
     if columns and chosen is not None and chosen.kind != table.KIND:
         raise ConfigError(f"--map is for plain tables; {chosen.kind} has columns of its own.")
+    asked = _Asked(chosen, columns or {}, dataset, _hasher(lake, settings))
     files = documents.expand(list(paths))
-    hasher = _hasher(lake, settings)
     with writer_lock(lake.root, "import"), EventStaging(lake) as staging:
-        known: dict[str, Any] = lake.read_state(STATE).get("files", {})
-        batch: list[FileReport] = []
-        for number, path in enumerate(files, 1):
-            if stop.is_set():
-                break
-            label = path.name if len(files) == 1 else f"{number}/{len(files)} {path.name}"
-            show(f"{label}: looking")
-            digest = documents.digest(path)
-            earlier = known.get(digest) or next((f.memory() for f in batch if f.digest == digest), None)
-            if earlier is not None:
-                _same_reading(path, earlier, chosen, columns, dataset)
-                report.files.append(FileReport(path, str(earlier["kind"]), digest, "already imported"))
-                continue
-            entry = _read(
-                path, digest, chosen, columns or {}, dataset, hasher, staging, report, label, show, stop
-            )
-            if entry is None:
-                break
-            batch.append(entry)
-            report.files.append(entry)
-            if staging.rows >= _BATCH_ROWS:
-                _publish(lake, staging, batch, report, known)
-        _publish(lake, staging, batch, report, known)
-    return report
+        work = _Import(lake, asked, staging, show, stop or Event())
+        try:
+            for number, path in enumerate(files, 1):
+                label = path.name if len(files) == 1 else f"{number}/{len(files)} {path.name}"
+                if not work.take(path, label):
+                    break
+        except ConfigError:
+            work.publish()  # the files before the bad one stay
+            raise
+        work.publish()
+    return work.report
 
 
-def imported(lake: Lake) -> list[dict[str, Any]]:
-    """Return what was imported into *lake*: one row a file."""
-    return list(lake.read_state(STATE).get("files", {}).values())
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """How all files of an import are to be read."""
+
+    source: Source | None
+    columns: Mapping[str, str]
+    dataset: str | None
+    hasher: Hasher
 
 
-def _read(
-    path: Path,
-    digest: str,
-    chosen: Source | None,
-    columns: Mapping[str, str],
-    dataset: str | None,
-    hasher: Hasher,
-    staging: EventStaging,
-    report: ImportReport,
-    label: str,
-    show: Callable[[str], None],
-    stop: Event,
-) -> FileReport | None:
-    """Stage one file; None where the work was interrupted, which leaves nothing of the file."""
-    began = time.monotonic()
-    head = documents.head(path)
-    source = chosen or registry.detect(head, str(path))
-    if source.kind == table.KIND:
-        columns = table.columns_of(head, columns)
-    entry = FileReport(path, source.kind, digest, columns=dict(columns), dataset=dataset or source.kind)
-    reading = Reading(digest, entry.dataset, hasher, columns)
+class _Import:
+    """One import on its way: the files staged since the last publication, and the report of all."""
 
-    def told(done: int, size: int) -> None:
-        share = f"{done / size:.0%}, " if size else ""
-        show(f"{label}: {share}{entry.calls:,} calls, {entry.rejected.total():,} set aside")
+    def __init__(
+        self, lake: Lake, asked: _Asked, staging: EventStaging, show: Callable[[str], None], stop: Event
+    ) -> None:
+        self.report = ImportReport()
+        self._lake = lake
+        self._asked = asked
+        self._staging = staging
+        self._show = show
+        self._stop = stop
+        self._known: dict[str, Any] = lake.read_state(STATE).get("files", {})
+        self._batch: list[FileReport] = []
 
-    staging.begin()
-    for item in source.read(documents.records(path, told), reading):
-        if isinstance(item, Rejected):
-            entry.rejected[item.reason] += 1
-            staging.set_aside(item)
-        else:
-            entry.calls += 1
-            staging.add(item)
-        if stop.is_set():
-            staging.forget()
-            return None
-    entry.seconds = time.monotonic() - began
-    report.notes |= dict.fromkeys(f"{source.title}: {note}" for note in source.notes)
-    return entry
+    def take(self, path: Path, label: str) -> bool:
+        """Stage one file, unless it is known; False once the import was interrupted."""
+        if self._stop.is_set():
+            return False
+        self._show(f"{label}: looking")
+        digest = documents.digest(path)
+        staged = (f.memory() for f in self._batch if f.digest == digest)
+        earlier = self._known.get(digest) or next(staged, None)
+        if earlier is not None:
+            _same_reading(path, earlier, self._asked)
+            self.report.files.append(FileReport(path, str(earlier["kind"]), digest, "already imported"))
+            return True
+        entry = self._stage(path, digest, label)
+        if entry is None:
+            return False
+        self._batch.append(entry)
+        self.report.files.append(entry)
+        if self._staging.rows >= _BATCH_ROWS:
+            self.publish()
+        return True
+
+    def publish(self) -> None:
+        """Write what is staged, then remember the files; a crash in between makes them arrive again."""
+        if not self._batch:
+            return
+        now = datetime.now(UTC).replace(tzinfo=None)
+        days = self._staging.publish([f.digest for f in self._batch], now)
+        for entry in self._batch:
+            entry.dates = days[entry.digest]
+            self.report.dates |= set(entry.dates)
+        # A file without a single call was most likely read as the wrong kind: it may come again.
+        stamp = {"imported_at": now.isoformat(timespec="seconds")}
+        self._known |= {f.digest: f.memory() | stamp for f in self._batch if f.calls}
+        self._lake.write_state(STATE, {"files": self._known})
+        self._batch.clear()
+
+    def _stage(self, path: Path, digest: str, label: str) -> FileReport | None:
+        """Read one file; None where the work was interrupted, which leaves nothing of the file."""
+        began = time.monotonic()
+        head = documents.head(path)
+        source = self._asked.source or registry.detect(head, str(path))
+        columns = table.columns_of(head, self._asked.columns) if source.kind == table.KIND else {}
+        entry = FileReport(
+            path, source.kind, digest, columns=columns, dataset=self._asked.dataset or source.kind
+        )
+        reading = Reading(digest, entry.dataset, self._asked.hasher, columns)
+
+        def told(done: int, size: int) -> None:
+            share = f"{done / size:.0%}, " if size else ""
+            self._show(f"{label}: {share}{entry.calls:,} calls, {entry.rejected.total():,} set aside")
+
+        self._staging.begin()
+        try:
+            for item in source.read(documents.records(path, told), reading):
+                if isinstance(item, Rejected):
+                    entry.rejected[item.reason] += 1
+                    self._staging.set_aside(item)
+                else:
+                    entry.calls += 1
+                    self._staging.add(item)
+                if self._stop.is_set():
+                    self._staging.forget()
+                    return None
+        except ConfigError:
+            self._staging.forget()
+            raise
+        entry.seconds = time.monotonic() - began
+        self.report.notes |= dict.fromkeys(f"{source.title}: {note}" for note in source.notes)
+        return entry
 
 
-def _same_reading(
-    path: Path,
-    earlier: Mapping[str, Any],
-    chosen: Source | None,
-    columns: Mapping[str, str] | None,
-    dataset: str | None,
-) -> None:
+def _same_reading(path: Path, earlier: Mapping[str, Any], asked: _Asked) -> None:
     """A file that is in the lake cannot come in again under another reading: its calls would count twice."""
-    asked = {"kind": chosen.kind if chosen else None, "dataset": dataset}
-    differing = [key for key, value in asked.items() if value is not None and value != earlier[key]]
-    if columns and not columns.items() <= earlier["columns"].items():
+    wanted = {"kind": asked.source.kind if asked.source else None, "dataset": asked.dataset}
+    differing = [key for key, value in wanted.items() if value is not None and value != earlier[key]]
+    if not asked.columns.items() <= earlier["columns"].items():
         differing.append("map")
     if differing:
         raise ConfigError(
@@ -206,28 +234,6 @@ def _same_reading(
             f"{earlier['columns'] or 'of its own'}; its calls would count twice.",
             next_step="Import it into another lake: agentwatt import … --lake NEW",
         )
-
-
-def _publish(
-    lake: Lake,
-    staging: EventStaging,
-    batch: list[FileReport],
-    report: ImportReport,
-    known: dict[str, Any],
-) -> None:
-    """Write what is staged, then remember the files; a crash in between makes them arrive again."""
-    if not batch:
-        return
-    now = datetime.now(UTC).replace(tzinfo=None)
-    days = staging.publish([f.digest for f in batch], now)
-    for entry in batch:
-        entry.dates = days[entry.digest]
-        report.dates |= set(entry.dates)
-    # A file without a single call was most likely read as the wrong kind: it may come again.
-    stamp = {"imported_at": now.isoformat(timespec="seconds")}
-    known |= {f.digest: f.memory() | stamp for f in batch if f.calls}
-    lake.write_state(STATE, {"files": known})
-    batch.clear()
 
 
 def _hasher(lake: Lake, settings: Settings) -> Hasher:

@@ -44,6 +44,7 @@ LABELS: Final[dict[str, tuple[str, ...]]] = {
     "kind": (
         "duplicate_ending",
         "late_begin",
+        "foreign_event",
         "no_bucket",
         "open_table_full",
         "outcome_revised",

@@ -97,6 +97,8 @@ def all_notes(figures: Mapping[str, Mapping[str, Any]], given: Sequence[Note | s
                 ("agents_per_megawatt", "calls_per_human_hour"),
             )
         )
+    imported = {text: None for f in figures.values() for text in f.get("import_notes", ())}
+    notes += [Note(f"Imported calls. {text}") for text in imported]
     hit = figures["prefix_hit"]
     if hit.get("suspect_cells"):
         cells = ", ".join(
@@ -136,6 +138,10 @@ def headlines(figures: Mapping[str, Mapping[str, Any]]) -> list[Line]:
     human = figures["calls_per_human_hour"]
     covered = (human.get("coverage") or {}).get("attended_share")
     unit = DEFINITIONS["calls_per_human_hour"].unit
+    sessions = human.get("calls_per_session_hour") or {}
+    for cap, value in (sessions.get("value") or {}).items():
+        name = f"per session-hour, gaps up to {cap}"
+        lines.append(Line("calls_per_human_hour", name, value, number(value), sessions["unit"], covered))
     for cap, value in (human.get("value") or {}).items():
         lines.append(Line("calls_per_human_hour", f"gaps up to {cap}", value, number(value), unit, covered))
     for name, key, what in (
@@ -143,7 +149,7 @@ def headlines(figures: Mapping[str, Mapping[str, Any]]) -> list[Line]:
         ("turns per session", "turns_per_session", "turns"),
     ):
         value = (human.get(key) or {}).get("value")
-        if human.get("value"):
+        if value is not None:
             lines.append(Line("calls_per_human_hour", name, value, number(value), what, covered))
     for cap, value in ((human.get("calls_per_in_turn_hour") or {}).get("values") or {}).items():
         name = (

@@ -10,6 +10,9 @@ from hypothesis import settings
 settings.register_profile("plugin", deadline=None)
 settings.load_profile("plugin")
 
+# LiteLLM otherwise tries to download its price list when it is imported.
+os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
+
 
 @pytest.fixture(autouse=True)
 def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import time
 import types
 import warnings
 from collections.abc import Iterator
@@ -188,18 +189,43 @@ async def test_without_the_reservation_function_its_counts_are_reported_as_unsee
 
 
 async def test_waits_at_the_limiter_are_measured(litellm: Any, core: Any, meter: Meter) -> None:
-    async def request(text: str) -> float:
-        spent = meter.begin()
-        await core.offload_token_count(litellm.token_counter)(model=CLAUDE, text=text)
-        return float(spent.facts()["count_wait_ms"])
+    limiter = core._COUNT_OFFLOAD_LIMITER.get(None) or core._count_offload_limiter_for_this_loop()._inner
+    others = [object() for _ in range(int(limiter.total_tokens))]
+    for other in others:
+        limiter.acquire_on_behalf_of_nowait(other)
 
-    texts = ["words and more words " * 2000 + str(n) for n in range(12)]
-    waits = await asyncio.gather(*(asyncio.create_task(request(text)) for text in texts))
-    assert max(waits) > 10 * min(waits)
-    phases = meter.snapshot()["phases"]
-    assert sum(phase["wait_ms"] for phase in phases.values()) == pytest.approx(sum(waits), abs=0.1)
-    statistics = core._count_offload_limiter_for_this_loop().statistics()
-    assert statistics.borrowed_tokens == 0
+    async def request() -> dict[str, Any]:
+        spent = meter.begin()
+        await core.offload_token_count(litellm.token_counter)(model=CLAUDE, messages=MESSAGES)
+        return spent.facts()
+
+    waiting = asyncio.create_task(request())
+    while limiter.statistics().tasks_waiting == 0:  # noqa: ASYNC110 - the limiter has no event to wait for
+        await asyncio.sleep(0)
+    begin = time.perf_counter()
+    for _ in range(200):
+        await asyncio.sleep(0)
+    held_ms = (time.perf_counter() - begin) * 1e3
+    for other in others:
+        limiter.release_on_behalf_of(other)
+    facts = await waiting
+    assert facts["count_wait_ms"] >= round(held_ms, 3) > 0
+    assert facts["count_by_phase"]["limits"]["wait_ms"] == facts["count_wait_ms"]
+    assert meter.snapshot()["phases"]["limits"]["wait_ms"] == facts["count_wait_ms"]
+    assert limiter.statistics().borrowed_tokens == 0
+
+
+async def test_a_count_handed_to_a_thread_belongs_to_the_module_that_handed_it_over(
+    litellm: Any, core: Any, meter: Meter
+) -> None:
+    module = types.ModuleType("litellm.router_strategy.some_strategy")
+    vars(module).update(offload=core.offload_token_count, count=litellm.token_counter)
+    exec("async def pick(messages): return await offload(count)(model='m', messages=messages)", vars(module))
+    spent = meter.begin()
+    await module.pick(MESSAGES)
+    litellm.token_counter(model="m", messages=MESSAGES)
+    calls = {name: phase["calls"] for name, phase in spent.facts()["count_by_phase"].items()}
+    assert calls == {"limits": 1, "routing_strategy": 1}
 
 
 async def test_small_requests_go_on_while_a_million_tokens_are_counted_off_the_loop(

@@ -109,7 +109,6 @@ def test_hooks_that_slow_or_break_requests_are_left_alone(logger_class: Any) -> 
         "async_post_call_success_hook",
         "async_post_call_success_deployment_hook",
         "async_filter_deployments",
-        "async_pre_call_deployment_hook",
         "log_success_event",
         "log_failure_event",
     }
@@ -152,6 +151,31 @@ async def test_a_call_is_found_by_context_when_the_success_lost_our_mark(probe: 
     await asyncio.create_task(request())
     assert [r["stage"] for r in probe.records] == ["open", "final"]
     assert len({r["event_id"] for r in probe.records}) == 1
+
+
+async def test_a_model_call_that_the_proxy_makes_inside_a_request_does_not_end_the_request(
+    probe: Probe,
+) -> None:
+    data = probe.request()
+
+    async def request() -> None:
+        await probe.logger.async_pre_call_hook(
+            user_api_key_dict=KEY, cache=None, data=data, call_type="acompletion"
+        )
+        for metadata in ({}, copy.deepcopy(data["metadata"])):
+            await probe.succeed({"metadata": metadata}, litellm_call_id="a-guardrails-own")
+        await probe.succeed(data, litellm_call_id="call-1")
+
+    await asyncio.create_task(request())
+    assert [r["stage"] for r in probe.records] == ["open", "final"]
+    assert probe.logger._recorder.counts["foreign_event"] == 2
+
+
+async def test_a_late_call_without_any_metadata_counts_once(probe: Probe) -> None:
+    event = success_kwargs({"metadata": {}}) | {"litellm_params": None, "messages": [user("hi")]}
+    await probe.logger.async_logging_hook(kwargs=event, result=None, call_type="x")
+    await probe.logger.async_log_success_event(event, None, None, None)
+    assert [r["stage"] for r in probe.records] == ["open", "final"]
 
 
 async def test_success_events_that_fire_twice_count_once(probe: Probe) -> None:
@@ -472,3 +496,15 @@ async def test_samples_and_final_records_reach_the_metrics(probe: Probe) -> None
     assert prometheus_client.REGISTRY.get_sample_value("agentwatt_open_calls") == 0
     assert prometheus_client.REGISTRY.get_sample_value("agentwatt_telemetry_up") == 1
     assert probe.logger.guarded_errors == {}
+
+
+async def test_a_try_against_a_deployment_is_counted_and_changes_nothing(probe: Probe) -> None:
+    logger: Any = probe.logger
+    data: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "x"}], "metadata": {}}
+    await logger.async_pre_call_hook(user_api_key_dict=None, cache=None, data=data, call_type="acompletion")
+    kwargs = {"model": "hosted_vllm/m", "metadata": data["metadata"]}
+    before = repr(kwargs)
+    assert await logger.async_pre_call_deployment_hook(kwargs, "acompletion") is None
+    assert await logger.async_pre_call_deployment_hook({"metadata": None}, object()) is None
+    assert repr(kwargs) == before
+    assert logger._find(kwargs).attempts == 1

@@ -171,6 +171,8 @@ def _cells() -> list[Cell]:
 
 
 CELLS = _cells()
+#: Sent twice: the second answer comes from LiteLLM's response cache.
+CACHED = Cell("chat cached", CHAT, "chat-good", False, "success", extra={"cache": {"use-cache": True}})
 
 
 def _config(upstream: Upstream) -> dict[str, Any]:
@@ -196,6 +198,8 @@ def _config(upstream: Upstream) -> dict[str, Any]:
             "num_retries": 1,
             "request_timeout": 15,
             "require_auth_for_metrics_endpoint": False,
+            "cache": True,
+            "cache_params": {"type": "local", "mode": "default_off"},
         },
         "router_settings": {
             "optional_pre_call_checks": ["enforce_model_rate_limits"],
@@ -214,6 +218,7 @@ class Proxy:
     valkey: ValkeyServer
     upstream: Upstream
     log: Path
+    process: subprocess.Popen[bytes]
 
     def records(self) -> list[dict[str, Any]]:
         with redis.Redis(port=self.valkey.port) as client:
@@ -277,7 +282,7 @@ def proxy(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         url = f"http://127.0.0.1:{port}"
         try:
             _wait_until_up(url, process, log)
-            running = Proxy(url, valkey, upstream, log)
+            running = Proxy(url, valkey, upstream, log, process)
             asyncio.run(_send_all(running))
             _wait_for_finals(running)
             yield running
@@ -307,6 +312,8 @@ async def _send_all(proxy: Proxy) -> None:
         for cell in CELLS:
             for _ in range(cell.repeat):
                 await _send(session, proxy.url, cell)
+        for _ in range(2):
+            await _send(session, proxy.url, CACHED)
         # The second call within a minute is over the deployment's limit: refused before any provider.
         limited = next(c for c in CELLS if c.name == "chat limited")
         for _ in range(3):
@@ -372,6 +379,14 @@ def test_calls_that_a_limit_refuses_before_any_provider_are_rejected(proxy: Prox
     assert {r["status_code"] for r in refused} == {429}
 
 
+def test_an_answer_from_the_response_cache_is_a_call_of_its_own_and_marked(proxy: Proxy) -> None:
+    records = proxy.by_session()[CACHED.session]
+    assert [r["stage"] for r in records] == ["open", "final"] * 2
+    finals = [r for r in records if r["stage"] == "final"]
+    assert [r["response_cache_hit"] for r in finals] == [False, True]
+    assert len({r["event_id"] for r in finals}) == 2
+
+
 def test_a_refusal_at_authentication_is_one_rejected_call(proxy: Proxy) -> None:
     refused = [r for r in proxy.records() if r["outcome"] == "rejected" and r["session_evidence"] != "E1"]
     assert len(refused) == 1
@@ -406,3 +421,17 @@ def test_nothing_of_ours_reaches_the_provider(proxy: Proxy) -> None:
 
 def test_open_calls_are_all_closed_in_the_end(proxy: Proxy) -> None:
     assert "agentwatt_open_calls 0.0" in proxy.metrics()
+
+
+def test_each_record_goes_out_before_the_process_ends(proxy: Proxy) -> None:
+    """Runs last in the file: ends the proxy right after a request and looks for its records."""
+    cell = Cell("last words", CHAT, "chat-good", False, "success")
+
+    async def send() -> None:
+        async with aiohttp.ClientSession() as session:
+            await _send(session, proxy.url, cell)
+
+    asyncio.run(send())
+    proxy.process.terminate()
+    proxy.process.wait(20)
+    assert [r["stage"] for r in proxy.by_session()[cell.session]] == ["open", "final"]

@@ -160,7 +160,7 @@ class RateLimitError(Exception):
 
 class LoggingObject:
     def __init__(self, **details: Any) -> None:
-        self.model_call_details = details
+        self.model_call_details = {"additional_args": {"api_base": "http://x"}} | details
 
 
 def test_a_refusal_before_any_provider_is_rejected_without_attempts() -> None:
@@ -171,6 +171,12 @@ def test_a_refusal_before_any_provider_is_rejected_without_attempts() -> None:
         429,
         "RateLimitError",
     )
+
+
+def test_a_refusal_that_litellm_stamps_like_a_provider_call_is_still_a_refusal() -> None:
+    stamped = LoggingObject(first_api_call_start_time=datetime.datetime.now(), additional_args={})
+    ending = payloads.failure_ending({"litellm_logging_obj": stamped}, ValueError("x"), CALL)
+    assert (ending.outcome, ending.attempts, ending.handoff_us) == ("rejected", 0, None)
 
 
 def test_a_failure_upstream_is_a_failure_with_its_attempts() -> None:
@@ -188,9 +194,16 @@ def test_a_stream_that_broke_off_has_estimated_tokens_and_no_cached_ones() -> No
     logging_obj = LoggingObject(
         first_api_call_start_time=now, completion_start_time=now, standard_logging_object={"metadata": USAGE}
     )
-    ending = payloads.failure_ending({"litellm_logging_obj": logging_obj}, ValueError("x"), CALL)
+    call = OpenCall({"event_id": "e"}, 0.0, 0, tries=Counter(acompletion=1))
+    ending = payloads.failure_ending({"litellm_logging_obj": logging_obj}, ValueError("x"), call)
     assert (ending.usage.source, ending.usage.input, ending.usage.cached) == ("estimated", 9, None)
     assert ending.error_class == "other"
+
+
+def test_a_bridged_route_reports_one_try_twice_and_has_one() -> None:
+    record = {"event_id": "e", "call_type": "anthropic_messages"}
+    call = OpenCall(record, 0.0, 0, tries=Counter(anthropic_messages=2, acompletion=2))
+    assert call.attempts == 2
 
 
 @pytest.mark.parametrize(

@@ -135,12 +135,16 @@ def test_figures_of_a_gateway_alone_are_untouched(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", [WEKA, MOONCAKE, COPILOT, AZURE], ids=["weka", "mooncake", "copilot", "azure"]
+    ("content", "has_sessions"),
+    [(WEKA, True), (MOONCAKE, False), (COPILOT, True), (AZURE, False)],
+    ids=["weka", "mooncake", "copilot", "azure"],
 )
-def test_the_report_of_every_kind_can_be_written(tmp_path: Path, content: object) -> None:
+def test_the_report_of_every_kind_can_be_written(tmp_path: Path, content: object, has_sessions: bool) -> None:
     settings = bring(tmp_path, content)
     run.build(settings.lake, settings)
     files = {p.name: p for p in write(settings.lake, settings, tmp_path / "report")}
     text = files["report.md"].read_text(encoding="utf-8")
     assert "no users (" in text
+    assert "> **Note:** Imported calls." in text
+    assert ("| per session-hour, gaps up to 5 min |" in text) is has_sessions
     json.loads(files["report.json"].read_text(encoding="utf-8"), parse_constant=pytest.fail)

@@ -164,6 +164,42 @@ def test_a_file_without_one_call_is_not_remembered(settings: Settings, tmp_path:
     assert right.files[0].calls == 1
 
 
+@pytest.mark.parametrize(
+    "content", [b"\x1f\x8bdamaged", b'{"unknown": 1}', b""], ids=["damaged", "unknown", "empty"]
+)
+def test_a_bad_file_ends_the_import_and_the_files_before_it_stay(
+    settings: Settings, tmp_path: Path, content: bytes
+) -> None:
+    good, bad, after = table(tmp_path, "1.csv", 3), tmp_path / "2.csv", table(tmp_path, "3.csv", 4)
+    bad.write_bytes(content)
+    with pytest.raises(ConfigError, match=r"2\.csv"):
+        importing.import_files(settings, [good, bad, after])
+    assert stored(settings) == [(3, 3, 6)]
+    assert [f.status for f in importing.import_files(settings, [good, after]).files] == [
+        "already imported",
+        "imported",
+    ]
+
+
+def test_a_file_that_breaks_off_while_it_is_read_leaves_nothing(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = importing.documents.records
+
+    def broken(path: Path, *options: Any) -> Any:
+        for number, record in enumerate(real(path, *options)):
+            if path.name == "2.csv" and number == 9 and options:
+                raise ConfigError(f"{path} cannot be read.")
+            yield record
+
+    monkeypatch.setattr("pipeline.extract.traces.staging._CHUNK_ROWS", 4)
+    monkeypatch.setattr(importing.documents, "records", broken)
+    files = [table(tmp_path, "1.csv", 3), table(tmp_path, "2.csv", 20)]
+    with pytest.raises(ConfigError, match=r"2\.csv"):
+        importing.import_files(settings, files)
+    assert stored(settings) == [(3, 3, 6)]
+
+
 def test_nothing_is_written_while_another_process_writes(settings: Settings, tmp_path: Path) -> None:
     path = table(tmp_path, "a.csv", 5)
     with writer_lock(settings.lake, "run"), pytest.raises(LockHeldError):

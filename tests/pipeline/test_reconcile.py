@@ -8,12 +8,14 @@ import os
 import subprocess
 import sys
 from datetime import date, timedelta
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import asyncpg
 import pytest
 
+from deploy.local.migrations import apply_migrations
 from pipeline import reconcile
 from pipeline.differences import CLASSES
 from pipeline.errors import ConfigError
@@ -281,5 +283,36 @@ async def test_the_command_prints_the_classes_and_fails_above_the_threshold(
     assert "50.00 % of the window is unexplained" in strict.stderr
 
 
+async def test_the_tables_of_the_proxys_own_migrations_are_read(
+    database: Database,  # noqa: F811
+    settings: Settings,
+) -> None:
+    package = find_spec("litellm_proxy_extras")
+    if package is None or package.origin is None:
+        pytest.skip("the proxy's migrations are not installed")
+    connection, url = database
+    await asyncio.to_thread(apply_migrations, url, Path(package.origin).parent / "migrations")
+    write(settings.lake, "raw_event", [event("a", MONDAY)])
+    await row(connection, "r1", {"event_id": "a"}, team_id="t1")
+    await connection.execute(
+        'INSERT INTO "LiteLLM_DailyUserSpend" (id, user_id, date, api_key, model, custom_llm_provider, '
+        "prompt_tokens, completion_tokens, spend, api_requests, successful_requests, updated_at) "
+        "VALUES ('1', 'ann', $1, 'k', 'm', 'hosted_vllm', 1000, 100, 0.01, 1, 1, now())",
+        DAY.isoformat(),
+    )
+    await spend_logs.extract(Lake(settings.lake), settings)
+    found = await found_in(settings)
+    assert classes(found) == {}
+    assert classes(found, "rows and LiteLLM_DailyUserSpend") == {}
+    assert classes(found, "rows and LiteLLM_DailyTeamSpend") == {"row not counted": 1}
+    assert found.daily["LiteLLM_DailyUserSpend"] == 1
+
+
 def test_every_class_says_why() -> None:
     assert all(why and not why.endswith(".") for _, why in CLASSES.values())
+
+
+def test_the_guide_holds_every_class() -> None:
+    guide = (Path(__file__).resolve().parents[2] / "docs/reconciliation.md").read_text(encoding="utf-8")
+    for name, (explained, why) in CLASSES.items():
+        assert f"| {name} | {'yes' if explained else 'no'} | {why} |" in guide

@@ -141,14 +141,14 @@ def _content(content: Any) -> str:
     if isinstance(content, str):
         return content
     if isinstance(content, list):
-        return "".join(_text(part) or _flat(part) for part in content)
+        return "".join(_flat(part) if (text := _text(part)) is None else text for part in content)
     return "" if content is None else _flat(content)
 
 
-def _text(part: Any) -> str:
-    """Return the text of a text part, else nothing."""
+def _text(part: Any) -> str | None:
+    """Return the text of a text part."""
     text = part.get("text") if isinstance(part, dict) else None
-    return text if isinstance(text, str) else ""
+    return text if isinstance(text, str) else None
 
 
 def _flat(value: Any) -> str:

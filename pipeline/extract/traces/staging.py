@@ -127,7 +127,7 @@ class EventStaging:
         )
         self._con.execute(
             "INSERT INTO staged SELECT * FROM read_json(?, format = 'newline_delimited', "
-            f"maximum_object_size = 67108864, columns = {{{types}}})",
+            f"columns = {{{types}}})",
             [str(path)],
         )
         path.unlink()

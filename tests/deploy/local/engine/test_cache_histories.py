@@ -95,7 +95,7 @@ class CacheHistory(RuleBasedStateMachine):
 
 
 TestCacheHistory = CacheHistory.TestCase
-TestCacheHistory.settings = settings(deadline=None, max_examples=60, stateful_step_count=30)
+TestCacheHistory.settings = settings(max_examples=60, stateful_step_count=30)
 
 
 @pytest.mark.parametrize("idle_before", [False, True])
@@ -113,7 +113,6 @@ def test_a_block_that_occurs_twice_in_a_prompt_is_held_once(idle_before: bool) -
     assert (cache.used_blocks, cache.cached_blocks) == (0, 1)
 
 
-@settings(deadline=None)
 @given(
     shared=st.lists(st.integers(0, 2**32 - 1), max_size=20),
     one=st.lists(st.integers(0, 1), max_size=10),

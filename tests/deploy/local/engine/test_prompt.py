@@ -80,6 +80,54 @@ def test_what_a_template_renders_changes_the_prompt(change: str) -> None:
     assert prompt("chat", body(change)).segments != prompt("chat", body("")).segments
 
 
+def test_an_empty_text_adds_nothing_and_other_parts_are_rendered_as_they_are() -> None:
+    def content(*parts: Any) -> dict[str, Any]:
+        return {"model": "m", "messages": [{"role": "user", "content": list(parts)}]}
+
+    text = {"type": "text", "text": "hi"}
+    picture = {"type": "image_url", "image_url": {"url": "data:,x"}}
+    with_empty = prompt("chat", content({"type": "text", "text": ""}, text)).segments
+    assert with_empty == prompt("chat", content(text)).segments == ("<|user|>hi",)
+    (rendered,) = prompt("chat", content(text, picture)).segments
+    assert rendered == '<|user|>hi{"type":"image_url","image_url":{"url":"data:,x"}}'
+
+
+@pytest.mark.parametrize(
+    ("content", "rendered"),
+    [(None, ""), (7, "7"), ([7], "7"), ([{"text": 7}], '{"text":7}'), ({"é": 1}, '{"é":1}')],
+)
+def test_odd_contents_are_rendered_as_their_json(content: Any, rendered: str) -> None:
+    body = {"model": "m", "messages": [{"role": "user", "content": content}]}
+    assert prompt("chat", body).segments == ("<|user|>" + rendered,)
+
+
+@pytest.mark.parametrize(
+    "tools", ["bash", [None], ["bash"], [{"type": "function", "function": {"name": ""}}]]
+)
+def test_tools_without_a_name_are_not_called(tools: Any) -> None:
+    assert prompt("chat", request("chat", tools=tools)).tool is None
+
+
+@pytest.mark.parametrize(("status", "usable"), [(399, False), (400, True), (599, True), (600, False)])
+def test_a_marked_failure_has_an_error_status(status: int, usable: bool) -> None:
+    body = request("chat", f"[[standin:fail-once:a:{status}]]")
+    if usable:
+        assert prompt("chat", body).fail_once == (("a", status),)
+    else:
+        with pytest.raises(BadRequest, match="not an error status"):
+            prompt("chat", body)
+
+
+@pytest.mark.parametrize(("length", "usable"), [(256, True), (257, False)])
+def test_a_models_name_has_at_most_256_characters(length: int, usable: bool) -> None:
+    body = {**request("chat"), "model": "x" * length}
+    if usable:
+        assert prompt("chat", body).model == "x" * length
+    else:
+        with pytest.raises(BadRequest, match="256 characters"):
+            prompt("chat", body)
+
+
 def test_a_responses_text_input_is_one_user_message() -> None:
     text = {"model": "m", "input": "hello"}
     assert prompt("responses", text).segments == prompt("responses", request("responses")).segments

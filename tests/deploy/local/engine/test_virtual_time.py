@@ -9,7 +9,7 @@ import asyncio
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.deploy.local.engine.bench import BLOCK, SPEEDS, Bench, Client, prompt, virtually
@@ -49,6 +49,9 @@ async def test_a_request_without_later_tokens_has_no_time_per_token() -> None:
     assert bench.sample("request_time_per_output_token_seconds_count") == 0
     assert bench.sample("inter_token_latency_seconds_count") == 0
     assert bench.sample("e2e_request_latency_seconds_count") == 1
+    await bench.send(prompt(1, 30), 2).done()
+    assert bench.sample("request_time_per_output_token_seconds_count") == 1
+    assert bench.sample("request_time_per_output_token_seconds_sum") == pytest.approx(0.010)
 
 
 @pytest.mark.parametrize("speed_up", [2.0, 50.0])
@@ -180,6 +183,17 @@ async def test_lookups_count_at_admission_prompts_at_the_first_token_requests_at
     assert bench.sample("request_prompt_tokens_count") == 2
     assert bench.sample("request_prefill_kv_computed_tokens_sum") == 22
     await waiting.done()
+    # Arrivals at 0, 10 and 10 ms; first tokens at 10, 22 and 49; ends at 10, 42 and 49.
+    assert bench.sample("time_to_first_token_seconds_sum") == pytest.approx(0.010 + 0.012 + 0.039)
+    assert bench.sample("e2e_request_latency_seconds_sum") == pytest.approx(0.010 + 0.032 + 0.039)
+    assert bench.sample("request_queue_time_seconds_sum") == pytest.approx(0.032)
+    assert bench.sample("request_prefill_time_seconds_sum") == pytest.approx(0.010 + 0.012 + 0.007)
+    assert bench.sample("request_decode_time_seconds_sum") == pytest.approx(0.020)
+    assert bench.sample("request_inference_time_seconds_sum") == pytest.approx(0.010 + 0.032 + 0.007)
+    assert bench.sample("request_params_n_sum") == 3
+    assert bench.sample("request_params_max_tokens_sum") == 1 + 3 + 1
+    assert bench.sample("request_max_num_generation_tokens_sum") == 1 + 3 + 1
+    assert bench.sample("request_num_preemptions_sum") == 0
 
 
 @virtually
@@ -213,8 +227,11 @@ def assert_no_end_was_counted(bench: Bench, requests: int) -> None:
     assert sum(ended) == requests
     for reason in ("abort", "error", "repetition"):
         assert bench.sample("request_success_total", finished_reason=reason) == 0
-    for name in ("e2e_request_latency_seconds", "request_prompt_tokens", "request_generation_tokens",
-                 "request_queue_time_seconds", "request_params_n"):  # fmt: skip
+    for name in ("e2e_request_latency_seconds", "request_queue_time_seconds", "request_prefill_time_seconds",
+                 "request_decode_time_seconds", "request_inference_time_seconds", "request_prompt_tokens",
+                 "request_generation_tokens", "request_prefill_kv_computed_tokens",
+                 "request_params_max_tokens", "request_max_num_generation_tokens", "request_params_n",
+                 "request_num_preemptions"):  # fmt: skip
         assert bench.sample(f"{name}_count") == requests
 
 
@@ -249,6 +266,19 @@ async def test_leaving_in_prefill_frees_slot_and_blocks_for_the_next_at_once() -
     assert bench.sample("generation_tokens_total") == 1
     assert_no_end_was_counted(bench, 1)
     assert_nothing_is_held(bench)
+
+
+@virtually
+async def test_an_aborted_prefill_adds_what_it_computed_to_what_was_cached() -> None:
+    bench = Bench()
+    front, whole = prompt(1, 40), [*prompt(1, 40), *prompt(2, 40)]
+    await bench.send(front).done()
+    leaver = bench.send(whole)
+    await asyncio.sleep(0.022)  # 40 tokens were cached, 22 of the other 40 are computed
+    await leaver.leave()
+    following = await bench.send(whole).done()
+    assert leaver.job.served.cached_tokens == 40
+    assert following.job.served.cached_tokens == 60
 
 
 @virtually
@@ -323,6 +353,7 @@ REQUESTS = st.lists(
 )
 
 
+@settings(max_examples=60)
 @given(requests=REQUESTS, max_running=st.integers(1, 4), capacity=st.integers(13, 30))
 @virtually
 async def test_under_any_load_energy_counters_and_truth_agree_with_what_clients_saw(
