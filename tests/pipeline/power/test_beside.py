@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import figures
+from pipeline import figures, report
 from pipeline.power import provisioned
-from tests.pipeline.power.cases import HOUR, at, figure, one_tier, row, turns, watts
+from tests.pipeline.power.cases import HOUR, Pool, at, figure, one_tier, row, turns, watts
 from tests.pipeline.sql.synthetic import MONDAY, build, event, metric
 
 AGENTS = [*turns("s1", 0, 600), *turns("s2", 100)]
@@ -190,3 +190,25 @@ def test_a_queue_that_is_felt_in_the_first_token_means_the_limit_was_near(tmp_pa
     saturation = computed["agents_per_megawatt"]["saturation"]
     assert saturation["first_token_growth"] == pytest.approx(8)
     assert saturation["lower_bound"] is False
+
+
+def test_the_report_prints_what_stands_beside_the_ratio(tmp_path: Path) -> None:
+    settings = one_tier(
+        provisioned=[Declared()], pools=[Pool("all", ["coder-large"], devices=["GPU-a"])], gpu_model="H200"
+    )
+    lake = build(
+        tmp_path / "lake", AGENTS, metrics=watts("GPU-a", 500) + watts("GPU-x", 90), settings=settings
+    )
+    report.write(lake, settings, tmp_path / "out", since=MONDAY, until=MONDAY + HOUR)
+    html = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    for phrase in (
+        "How far it rests on conventions",
+        "60 s: 500; 300 s: 500",
+        "sole group of its pool",
+        "none; needs at least 8 measured hours",
+        "Wh per million new tokens",
+        "25.0 agents per declared megawatt",
+        "Measured, but in no pool: GPU-x (board)",
+        "planned and not measured",
+    ):
+        assert phrase in html
