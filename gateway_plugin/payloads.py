@@ -204,14 +204,22 @@ def failure_ending(request_data: Mapping[str, Any], error: BaseException, call: 
         request_data.get("first_api_call_start_time")
     )
     first_token = epoch_us(details.get("completion_start_time"))
-    payload = _mapping(details.get("standard_logging_object"))
-    # LiteLLM logs a refusal of its own through the same pre-call step, which stamps a hand-off. The begin of a
-    # try tells a real one; only pass-through, which has no deployments, must rely on what a call leaves there.
-    handed_over = handoff is not None and (not details or bool(details.get("additional_args")))
-    reached = call.attempts > 0 or (handed_over and call.record.get("route") == "pass_through")
+    payload = _mapping(details.get("standard_logging_object")) or _mapping(
+        request_data.get("standard_logging_object")
+    )
+    partial = request_data.get("combined_usage_object")
+    # LiteLLM logs a refusal of its own through the same step, which stamps a hand-off; only a request that
+    # went to a deployment leaves more: its address and body, its deployment, or what a broken stream used.
+    went_out = (
+        bool(details.get("additional_args"))
+        or bool(payload.get("model_id"))
+        or partial is not None
+        or call.record.get("route") == "pass_through"
+    )
+    reached = call.attempts > 0 or (handoff is not None and went_out)
     usage = Usage()
-    if reached and first_token is not None:
-        usage = normalise(_mapping(payload.get("metadata")).get("usage_object"), estimated=True)
+    if reached and (first_token is not None or partial is not None):
+        usage = normalise(partial or _mapping(payload.get("metadata")).get("usage_object"), estimated=True)
     name = type(error).__name__
     return Ending(
         outcome="failure" if reached else "rejected",
@@ -219,9 +227,10 @@ def failure_ending(request_data: Mapping[str, Any], error: BaseException, call: 
         first_token_us=first_token,
         handoff_us=handoff if reached else None,
         usage=usage,
-        model=storable(details.get("model")),
+        model=storable(details.get("model")) or storable(payload.get("model")),
         deployment_id=storable(payload.get("model_id"), 128),
-        provider=storable(details.get("custom_llm_provider"), 64),
+        provider=storable(details.get("custom_llm_provider"), 64)
+        or storable(payload.get("custom_llm_provider"), 64),
         attempts=max(1, call.attempts) if reached else 0,
         error_class=name if name in ERROR_CLASSES else "other",
         status_code=_status(error),

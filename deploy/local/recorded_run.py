@@ -48,6 +48,7 @@ class Options:
     python: Path = field(default_factory=lambda: Path(sys.executable))
     engine_arguments: tuple[str, ...] = ()
     plugin_env: Mapping[str, str] = field(default_factory=dict)
+    key_properties: Mapping[str, object] = field(default_factory=dict)
     report: Callable[[str], None] = lambda _: None
 
 
@@ -130,7 +131,7 @@ class RecordedRun:
             user: proxy.create_key(
                 user_id=user,
                 key_alias=f"svc-{user}" if user in scenario.service_users else user,
-                metadata={},
+                **options.key_properties,
             )
             for user in scenario.users
         }

@@ -420,7 +420,10 @@ def test_nothing_of_ours_reaches_the_provider(proxy: Proxy) -> None:
 
 
 def test_open_calls_are_all_closed_in_the_end(proxy: Proxy) -> None:
-    assert "agentwatt_open_calls 0.0" in proxy.metrics()
+    deadline = time.monotonic() + 60
+    while "agentwatt_open_calls 0.0" not in (page := proxy.metrics()):
+        assert time.monotonic() < deadline, [line for line in page.splitlines() if "open_calls" in line]
+        time.sleep(0.5)
 
 
 def test_each_record_goes_out_before_the_process_ends(proxy: Proxy) -> None:
