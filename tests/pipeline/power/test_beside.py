@@ -212,3 +212,25 @@ def test_the_report_prints_what_stands_beside_the_ratio(tmp_path: Path) -> None:
         "planned and not measured",
     ):
         assert phrase in html
+
+
+def test_external_work_changes_neither_companions_nor_sensitivity(tmp_path: Path) -> None:
+    call = {"duration_ms": 100_000, "output_tokens": 7000, "ttft_ms": 1000}
+    outside = [
+        event("xa", at(0), session_key="x", turn_id="x1", initiator="user", provider="anthropic", **call),
+        event("xb", at(900), session_key="x", turn_id="x1", provider="anthropic", **call),
+    ]
+    plain = figure(tmp_path / "a", AGENTS, watts("GPU-a", 500))
+    beside = figure(tmp_path / "b", AGENTS + outside, watts("GPU-a", 500))
+    assert beside["external"]["agent_hours"]["in_turn"] == pytest.approx(1000 / 3600)
+    assert beside["companions"] == plain["companions"]
+    assert row(beside)["sensitivity"] == row(plain)["sensitivity"]
+
+
+def test_input_whose_cached_part_is_unknown_is_taken_to_be_like_the_rest(tmp_path: Path) -> None:
+    calls = {"input_tokens": 1000, "cached_tokens": 600}
+    events = [e for n in range(9) for e in turns(f"s{n}", 10 * n, **calls)]
+    events += turns("s9", 0, input_tokens=1000, cached_tokens=None)
+    (beside,) = figure(tmp_path, events, watts("GPU-a", 500))["companions"]
+    assert beside["coverage"]["cached_tokens_reported"] == pytest.approx(0.9)
+    assert beside["wh_per_million_new_tokens"] == pytest.approx(500 / (10 * 400) * 1e6)

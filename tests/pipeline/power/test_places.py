@@ -177,3 +177,23 @@ def test_spans_join_where_they_touch() -> None:
     assert places.union([(b, c), (a, b)]) == [(a, c)]
     later = (c + timedelta(seconds=1), c + HOUR)
     assert places.union([later, (a, b)]) == [(a, b), later]
+
+
+def test_hours_without_any_call_in_flight_are_split_like_the_whole_window(tmp_path: Path) -> None:
+    pool = Pool("all", TOGETHER, split="llm_active")
+    metrics = watts("GPU-a", 300, hours=2) + watts("GPU-b", 100, hours=2)
+    found = figure(tmp_path, LARGE + SMALL, metrics, one_tier(pools=[pool]), hours=2)
+    value = of_group(found, "coder-large")["value"]
+    assert value == pytest.approx(900 / 3600 / (800e-6 * 900 / 1500))
+
+
+def test_a_board_may_move_from_one_pool_to_another(tmp_path: Path) -> None:
+    moved = [
+        Pool("big", ["coder-large"], devices=["GPU-a"]),
+        Pool("little", ["coder-small"], devices=["GPU-b"], since=at(1800)),
+        Pool("big", ["coder-large"], devices=["GPU-b"], until=at(1800)),
+    ]
+    found = figure(tmp_path, LARGE + SMALL, TWO, one_tier(pools=moved))
+    assert found["refused"] == {}
+    watts_of = {p["pool"]: p["megawatt_hours"] for p in found["pools"]}
+    assert watts_of == pytest.approx({"big": 350e-6, "little": 50e-6})
