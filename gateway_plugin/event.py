@@ -77,8 +77,18 @@ FIELDS: Final[tuple[Field, ...]] = (
     # -- who
     _f("session_key", "str", "keyed hash of (user, session id): never merges two tenants", row=True),
     _f("session_id", "str", "client's own id when it is id-shaped, else a keyed hash of it", row=True),
-    _f("session_source", "str", "header or body field that gave the id, or inferred | none", row=True),
-    _f("session_evidence", "str", "E1 explicit, E4 inferred lineage, E5 none", row=True),
+    _f(
+        "session_source",
+        "str",
+        "header or body field of the id, or tool_call_lineage | inferred | none",
+        row=True,
+    ),
+    _f(
+        "session_evidence",
+        "str",
+        "E1 explicit, E2 tool-call lineage, E4 inferred lineage, E5 none",
+        row=True,
+    ),
     _f("agent_id", "str", "main, or the subagent's id", row=True),
     _f("agent_kind", "str", "main | subagent", row=True),
     _f("parent_agent_id", "str", "parent of a subagent when told"),

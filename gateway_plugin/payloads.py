@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from gateway_plugin.call import Arrival, Ending, OpenCall, now_us
 from gateway_plugin.identity import Auth
+from gateway_plugin.lineage import tool_call_ids
 from gateway_plugin.sinks import spend_logs
 from gateway_plugin.text import storable
 from gateway_plugin.usage import Usage, normalise
@@ -187,6 +188,7 @@ def success_ending(kwargs: Mapping[str, Any], result: object, call: OpenCall) ->
         litellm_call_id=storable(kwargs.get("litellm_call_id"), 128)
         or storable(payload.get("litellm_call_id"), 128),
         degraded=not payload,
+        tool_call_ids=tool_call_ids(result),
     )
 
 

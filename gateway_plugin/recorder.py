@@ -157,6 +157,7 @@ class Recorder:
         record = call.final = self._final_record(call, ending)
         sent = ending.outcome != "rejected" and not ending.response_cache_hit
         self.placement.leave(call, record["ended_us"], sent=sent)
+        self.placement.remember_answer(record, ending.tool_call_ids)
         call.entry = None
         self._emit(record)
         self.counts[f"final_{ending.outcome}"] += 1
