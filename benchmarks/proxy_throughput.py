@@ -25,6 +25,7 @@ import json
 import math
 import os
 import random
+import shutil
 import statistics
 import sys
 import tempfile
@@ -364,8 +365,13 @@ def table(result: dict[str, Any]) -> str:
         rows.append(f"{side:<14}{result['cpu_ms'][side]:>10.2f}{wall['p50']:>14.2f}{wall['p95']:>14.2f}")
     rows.append(
         f"added: {result['added_ms']:.2f} ms CPU ({result['added_share']:.1%}), 95 % interval "
+<<<<<<< HEAD
         f"{result['added_ms_low']:.2f} to {result['added_ms_high']:.2f}, {result['pairs']} pairs of blocks "
         f"of {result['requests_per_block']} requests"
+=======
+        f"{result['added_ms_low']:.2f} to {result['added_ms_high']:.2f}, "
+        f"{result['pairs']} pairs of blocks of {result['requests_per_block']} requests"
+>>>>>>> thru
     )
     word = "met" if result["met"] else "missed"
     rows.append(f"target: upper end of the interval at most {result['target_ms']} ms: {word}")
@@ -382,7 +388,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--tokens", type=int, default=68_000, help="tokens of a prompt, about")
     parser.add_argument("--rest", type=float, default=_REST_S, help="seconds of rest that end a block")
     parser.add_argument("--target-ms", type=float, default=TARGET_MS, help="largest CPU to add")
-    parser.add_argument("--work", type=Path, help="folder of logs; default: a temporary one")
+    parser.add_argument("--work", type=Path, help="existing folder to keep the logs in")
     options = parser.parse_args(argv)
     if options.blocks < 4 or options.blocks % 4:
         parser.error(f"--blocks must be a positive multiple of 4 (ABBA), not {options.blocks}")
@@ -401,12 +407,16 @@ def main(argv: list[str] | None = None) -> int:
     from deploy.local.process import StackError
 
     began = time.monotonic()
+    # A folder of its own for each run: what an earlier engine left in its log would be read as this one's.
+    work = Path(tempfile.mkdtemp(prefix="agentwatt-throughput-", dir=options.work))
     try:
-        with tempfile.TemporaryDirectory(prefix="agentwatt-throughput-") as temporary:
-            samples, checks = measure(options, options.work or Path(temporary))
+        samples, checks = measure(options, work)
     except StackError as error:
         print(f"proxy_throughput: {error}", file=sys.stderr)
         return 3
+    finally:
+        if options.work is None:
+            shutil.rmtree(work, ignore_errors=True)
     result = verdict(samples, options.target_ms) | checks
     result["seconds"] = round(time.monotonic() - began, 1)
     print(table(result))
