@@ -365,13 +365,8 @@ def table(result: dict[str, Any]) -> str:
         rows.append(f"{side:<14}{result['cpu_ms'][side]:>10.2f}{wall['p50']:>14.2f}{wall['p95']:>14.2f}")
     rows.append(
         f"added: {result['added_ms']:.2f} ms CPU ({result['added_share']:.1%}), 95 % interval "
-<<<<<<< HEAD
-        f"{result['added_ms_low']:.2f} to {result['added_ms_high']:.2f}, {result['pairs']} pairs of blocks "
-        f"of {result['requests_per_block']} requests"
-=======
         f"{result['added_ms_low']:.2f} to {result['added_ms_high']:.2f}, "
         f"{result['pairs']} pairs of blocks of {result['requests_per_block']} requests"
->>>>>>> thru
     )
     word = "met" if result["met"] else "missed"
     rows.append(f"target: upper end of the interval at most {result['target_ms']} ms: {word}")

@@ -69,7 +69,7 @@ class ProxyInstallation:
         Raises:
             StackError: the proxy or the right Prisma client is missing; says what to install.
         """
-        # Made absolute, for generating the client runs elsewhere; not resolved, for a link names the environment.
+        # Absolute, for the client is generated elsewhere; not resolved, for the link names the environment.
         executable = (python or Path(sys.executable)).absolute()
         answer = run_checked(
             "looking for LiteLLM",
