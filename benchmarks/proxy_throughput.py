@@ -265,6 +265,7 @@ def write_config(source: Path, target: Path, *, plugin: bool) -> None:
 def measure(options: argparse.Namespace, work: Path) -> tuple[Samples, dict[str, Any]]:
     """Run the blocks; return the samples and checks of what was really measured."""
     from deploy.local.engine_process import EngineProcess
+    from deploy.local.process import StackError
     from deploy.local.proxy import ProxyService
     from deploy.local.services import RedisService
 
@@ -288,12 +289,22 @@ def measure(options: argparse.Namespace, work: Path) -> tuple[Samples, dict[str,
             requests = sequence(number, options.requests, options.tokens)
             gc.collect()
             for side in order:
-                block = run_block(proxies[side], requests, options.rest)
+                try:
+                    block = run_block(proxies[side], requests, options.rest)
+                except (OSError, http.client.HTTPException) as error:
+                    # Without this the death of a proxy would look like a cheap block or a stack trace.
+                    raise StackError(
+                        f"the proxy {side} broke off: {error}; log: {proxies[side].log}"
+                    ) from None
                 if number >= _WARM_UP_PAIRS:
                     samples.blocks[side].append(block)
-            done = max(0, number + 1 - _WARM_UP_PAIRS)
-            if sys.stderr.isatty():
-                print(f"\rpair {done} of {pairs}", end="", file=sys.stderr, flush=True)
+            if number >= _WARM_UP_PAIRS:
+                ours, theirs = (samples.per_request_ms(side)[-1] for side in (WITH, WITHOUT))
+                print(
+                    f"pair {number + 1 - _WARM_UP_PAIRS:>3} of {pairs}   {WITH} {ours:7.2f}   "
+                    f"{WITHOUT} {theirs:7.2f}   added {ours - theirs:6.2f}   ms CPU",
+                    flush=True,
+                )
         checks = _checks(engine.url, redis.url, (pairs + _WARM_UP_PAIRS) * options.requests)
     return samples, checks
 
