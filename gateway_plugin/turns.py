@@ -239,6 +239,7 @@ def analyse(
     user_blocks = [b for b in blocks if b.user_initiated]
     first_text = user_blocks[0].text if user_blocks else ""
     continued = bool(user_blocks) and is_continuation(first_text)
+    own = _after_summary(user_blocks) if continued else user_blocks
     partial = bool(body.get("previous_response_id"))
     # The request for a summary may stand in one block with the last tool results.
     summary = bool(blocks) and (
@@ -256,11 +257,11 @@ def analyse(
     elif descent is not None and descent.direct:
         initiator, evidence = "agent", "E2"
     else:
-        initiator, evidence = _by_roles(blocks, continued=continued, agent_kind=agent_kind)
+        initiator, evidence = _by_roles(blocks, only_summary=continued and not own, agent_kind=agent_kind)
     if summary and blocks[-1].user_initiated:
         # The harness asks for a summary inside the current turn; its request is no human text.
         user_blocks = user_blocks[:-1]
-    own = user_blocks[1:] if continued else user_blocks
+        own = own[:-1]
     shown = bool(own) and not partial and initiator != "auxiliary"
     turn_id: str | None = hints.turn_id
     inherited = False
@@ -295,11 +296,23 @@ def _folded(blocks: Sequence[_Block]) -> bytes:
     return fold.digest()
 
 
-def _by_roles(blocks: Sequence[_Block], *, continued: bool, agent_kind: str) -> tuple[str, str]:
+def _after_summary(user_blocks: Sequence[_Block]) -> list[_Block]:
+    """Return the user-initiated blocks of a compacted conversation without the summary at its head.
+
+    What was typed next, when no answer lies between, stands behind the summary in one block with it. (Some
+    clients repeat earlier prompts in front of the summary; those are old.)
+    """
+    texts = user_blocks[0].texts
+    summary = max((i for i, text in enumerate(texts) if is_continuation(text)), default=len(texts))
+    typed = texts[summary + 1 :]
+    head = [_Block(injected_only=False, texts=typed)] if typed else []
+    return [*head, *user_blocks[1:]]
+
+
+def _by_roles(blocks: Sequence[_Block], *, only_summary: bool, agent_kind: str) -> tuple[str, str]:
     if not blocks:
         return "unknown", "E5"
     if agent_kind == "subagent":
         # No human speaks to a subagent; its first text is the parent agent's order.
         return "agent", "E3"
-    only_summary = continued and sum(b.user_initiated for b in blocks) == 1
     return ("user" if blocks[-1].user_initiated and not only_summary else "agent"), "E3"
