@@ -1,0 +1,1 @@
+"""Grafana dashboards, Prometheus rules and alerts, and what checks them."""
