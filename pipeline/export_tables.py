@@ -254,7 +254,8 @@ ENGINE_DAY: Final = Table(
     ("day", "target"),
     """
     SELECT CAST(hour AS DATE) AS day, target, SUM(hit_tokens) AS hit_tokens,
-      SUM(query_tokens) AS query_tokens, SUM(prompt_tokens) AS prompt_tokens, SUM(preemptions) AS preemptions, SUM(resets) AS resets
+      SUM(query_tokens) AS query_tokens, SUM(prompt_tokens) AS prompt_tokens,
+      SUM(preemptions) AS preemptions, SUM(resets) AS resets
     FROM mart_engine_prefix WHERE hour >= $first AND hour < $last GROUP BY 1, 2
     """,
 )
