@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterable
 from typing import Final
 
@@ -114,7 +115,11 @@ def build(
         board = board.with_row(dashboard.Row(heading))
         for panel in panels:
             board = board.with_panel(panel)
-    return board.build()
+    built = board.build()
+    for panel in built.panels or ():
+        # From the title, so that a link to a panel outlives a panel that is put before it.
+        panel.id_val = zlib.crc32((panel.title or "").encode()) & 0x7FFFFFFF
+    return built
 
 
 def _source(name: str, label: str, kind: str) -> dashboard.DatasourceVariable:

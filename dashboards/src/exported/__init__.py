@@ -115,3 +115,24 @@ def _litellm() -> list[Family]:
             known = None if labels == "?" else frozenset() if labels == "-" else frozenset(labels.split(","))
             found.append(Family(name, kind, known))
     return found
+
+
+def bounds(name: str) -> frozenset[str] | None:
+    """Return the bucket bounds of a histogram as its ``le`` labels spell them; None: unknown."""
+    for metric in metric_table.METRICS:
+        if metric.exposed == name and metric.buckets:
+            return frozenset({*(str(b) for b in metric.buckets), "+Inf"})
+    return _engine_bounds().get(name)
+
+
+@cache
+def _engine_bounds() -> dict[str, frozenset[str]]:
+    from deploy.local.engine.metrics import EngineMetrics
+
+    registry = EngineMetrics(block_size=16, blocks=16, max_model_len=1024)
+    registry.of("any")
+    return {
+        metric.name: frozenset(s.labels["le"] for s in metric.samples if s.name.endswith("_bucket"))
+        for metric in registry.registry.collect()
+        if metric.type == "histogram"
+    }
