@@ -12,7 +12,7 @@ import promql_parser
 import pytest
 import yaml
 
-from dashboards.src import build
+from dashboards.src import build, check
 
 FOLDER = Path(__file__).resolve().parents[2] / "dashboards"
 RULES = sorted((FOLDER / "prometheus").glob("[ra]*/*.yaml"))
@@ -92,3 +92,8 @@ def test_alerts_are_silent_just_before_and_fire_just_after() -> None:
     files = sorted((FOLDER / "prometheus/tests").glob("*.yaml"))
     done = subprocess.run(["promtool", "test", "rules", *map(str, files)], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_no_check_of_what_ships_finds_a_problem() -> None:
+    """Drift, lint rules, names that nobody exports, SDK round trip, links and runbooks."""
+    assert check.problems() == []
