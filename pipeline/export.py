@@ -77,7 +77,7 @@ def export(
         UnreachableError: the database does not let us in, or breaks off.
     """
     check_schema(schema)
-    first, last = _days(settings.lake)
+    first, last = held_days(settings)
     chosen = list(periods) or [
         Period.week_of(last - timedelta(weeks=n))
         for n in range(weeks)
@@ -109,7 +109,7 @@ def check_schema(schema: str) -> None:
 
 
 def collect(settings: Settings, period: Period, held: tuple[date, date], notes: Sequence[str] = ()) -> Rows:
-    """Return every table's rows of *period*; *held* are the first and last day with calls.
+    """Return every table's rows of *period*; *held* are the first and last business day with calls.
 
     A period that begins or ends outside the lake is cut to the calls, as a report without bounds is.
     """
@@ -174,22 +174,31 @@ def figure_rows(period: Period, computed: Any, notes: Sequence[str] = ()) -> Row
     return rows
 
 
-def _days(lake: Path) -> tuple[date, date]:
-    """First and last UTC day with calls, from the published marts."""
+def held_days(settings: Settings) -> tuple[date, date]:
+    """Return the first and the last business day on which a call started.
+
+    Raises:
+        ConfigError: there is no call, or the marts were never built.
+    """
     import duckdb
 
-    path = lake / "marts" / "call_day.parquet"
+    from pipeline.sql import binding
+
+    lake = settings.lake
     row = None
-    if path.is_file():
+    files = binding.files(lake, binding.FACTS["fct_call"])
+    if files and (lake / "marts" / "call_day.parquet").is_file():
         with duckdb.connect() as con:
-            row = con.execute("SELECT MIN(day), MAX(day) FROM read_parquet($p)", {"p": str(path)}).fetchone()
+            calls = con.read_parquet([str(path) for path in files])
+            row = calls.aggregate("MIN(start_at), MAX(start_at)").fetchone()
     if not row or row[0] is None:
         raise ConfigError(
             f"The lake at {lake} holds no figures to export.",
             why="Its marts are missing or without calls.",
             next_step="agentwatt run builds them; --lake names another lake.",
         )
-    return row[0], row[1]
+    first, last = (instant.replace(tzinfo=UTC).astimezone(settings.zone).date() for instant in row)
+    return first, last
 
 
 def _daily(lake: Path, period: Period) -> Rows:

@@ -116,9 +116,9 @@ def build(
         for panel in panels:
             board = board.with_panel(panel)
     built = board.build()
-    for panel in built.panels or ():
+    for made in built.panels or ():
         # From the title, so that a link to a panel outlives a panel that is put before it.
-        panel.id_val = zlib.crc32((panel.title or "").encode()) & 0x7FFFFFFF
+        made.id_val = zlib.crc32((made.title or "").encode()) & 0x7FFFFFFF
     return built
 
 
