@@ -1,0 +1,71 @@
+"""Rules and alerts by promtool: syntax, and silent just before and firing just after, for every alert."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+
+import pytest
+import yaml
+
+from dashboards.src import queries
+
+TESTS = queries.ROOT / "prometheus" / "tests"
+needs_promtool = pytest.mark.skipif(
+    shutil.which("promtool") is None,
+    reason="promtool is not installed: apt-get install --no-install-recommends prometheus",
+)
+
+
+def promtool(*arguments: str) -> str:
+    done = subprocess.run(
+        ["promtool", *arguments], capture_output=True, text=True, check=False, timeout=120, cwd=queries.ROOT
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@needs_promtool
+def test_rules_and_alerts_are_valid() -> None:
+    files = [str(p) for folder in (queries.RULES, queries.ALERTS) for p in sorted(folder.glob("*.yaml"))]
+    assert promtool("check", "rules", "--lint=all", "--lint-fatal", *files).count("SUCCESS") == len(files)
+
+
+@needs_promtool
+@pytest.mark.parametrize("name", [p.name for p in sorted(TESTS.glob("*.yaml"))])
+def test_unit_tests_of_rules_and_alerts_pass(name: str) -> None:
+    assert "SUCCESS" in promtool("test", "rules", str(TESTS / name))
+
+
+def test_every_alert_is_tested_silent_one_minute_before_it_fires() -> None:
+    cases = yaml.safe_load((TESTS / "alerts.yaml").read_text(encoding="utf-8"))["tests"]
+    tested = {}
+    for case in cases:
+        before, after = case["alert_rule_test"]
+        assert before["alertname"] == after["alertname"]
+        assert before["exp_alerts"] == []
+        assert len(after["exp_alerts"]) == 1
+        minutes = [int(step["eval_time"].removesuffix("m")) for step in (before, after)]
+        assert minutes[1] - minutes[0] == 1
+        tested[after["alertname"]] = case
+    assert set(tested) == {rule.name for rule in queries.rules() if rule.alert}
+
+
+def test_no_rule_is_recorded_twice_and_every_group_has_its_own_name() -> None:
+    rules = queries.rules()
+    names = [rule.name for rule in rules]
+    assert len(names) == len(set(names))
+    groups = {(rule.file, rule.alert, rule.group) for rule in rules}
+    assert len(groups) == len({group for *_, group in groups})
+
+
+def test_recording_rules_are_named_level_metric_operation() -> None:
+    for rule in queries.rules():
+        if not rule.alert:
+            assert len(rule.name.split(":")) == 3, rule.name
+
+
+def test_the_groups_are_evaluated_in_the_order_that_they_need() -> None:
+    for path in TESTS.glob("*.yaml"):
+        order = yaml.safe_load(path.read_text(encoding="utf-8"))["group_eval_order"]
+        assert order == list(dict.fromkeys(rule.group for rule in queries.rules()))
