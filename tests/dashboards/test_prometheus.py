@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 import yaml
 
-from dashboards.src import queries
+from dashboards.src import queries, rules
 
 TESTS = queries.ROOT / "prometheus" / "tests"
 needs_promtool = pytest.mark.skipif(
@@ -52,10 +53,10 @@ def test_every_alert_is_tested_silent_one_minute_before_it_fires() -> None:
 
 
 def test_no_rule_is_recorded_twice_and_every_group_has_its_own_name() -> None:
-    rules = queries.rules()
-    names = [rule.name for rule in rules]
+    found = queries.rules()
+    names = [rule.name for rule in found]
     assert len(names) == len(set(names))
-    groups = {(rule.file, rule.alert, rule.group) for rule in rules}
+    groups = {(rule.file, rule.alert, rule.group) for rule in found}
     assert len(groups) == len({group for *_, group in groups})
 
 
@@ -69,3 +70,24 @@ def test_the_groups_are_evaluated_in_the_order_that_they_need() -> None:
     for path in TESTS.glob("*.yaml"):
         order = yaml.safe_load(path.read_text(encoding="utf-8"))["group_eval_order"]
         assert order == list(dict.fromkeys(rule.group for rule in queries.rules()))
+
+
+def test_rules_for_an_installation_have_its_runbook_addresses_and_nothing_else_new(tmp_path: Path) -> None:
+    assert rules.main(["--out", str(tmp_path), "--runbook-base", "https://git.example/agentwatt/"]) == 0
+    written = [yaml.safe_load(p.read_text(encoding="utf-8")) for p in sorted(tmp_path.glob("*.yaml"))]
+    found = [rule for document in written for group in document["groups"] for rule in group["rules"]]
+    urls = [rule["annotations"]["runbook_url"] for rule in found if "alert" in rule]
+    assert urls
+    assert all(url.startswith("https://git.example/agentwatt/dashboards/runbooks/") for url in urls)
+    assert sorted(rule["expr"] for rule in found) == sorted(rule.expr for rule in queries.rules())
+
+
+def test_the_objects_for_the_operator_wrap_the_same_groups(tmp_path: Path) -> None:
+    arguments = ["--out", str(tmp_path), "--kubernetes", "--label", "release=monitoring"]
+    assert rules.main(arguments) == 0
+    documents = rules.documents()
+    for path in tmp_path.glob("*.yaml"):
+        written = yaml.safe_load(path.read_text(encoding="utf-8"))
+        assert written["kind"] == "PrometheusRule"
+        assert written["metadata"]["labels"]["release"] == "monitoring"
+        assert written["spec"] == documents[path.name]
