@@ -31,7 +31,7 @@ $(VENV)/.dev: $(VENV)/.demo
 $(VENV)-oldest/.ready: $(VENV)/.demo constraints/oldest.txt
 	$(PYTHON) -m venv $(VENV)-oldest
 	$(VENV)-oldest/bin/python -m pip install --quiet --disable-pip-version-check -c constraints/oldest.txt \
-	  'litellm[proxy]==1.102.4' 'prisma==0.11.0' -e '.[gateway]'
+	  'litellm[proxy]==1.102.4' 'prisma==0.11.0' pytest pytest-asyncio pytest-timeout hypothesis -e '.[gateway]'
 	$(BIN)/python -m deploy.local.prepare --python $(VENV)-oldest/bin/python
 	@touch $@
 
@@ -54,6 +54,7 @@ unit: $(VENV)/.dev ## tests without services of minutes
 	$(BIN)/python -m pytest -n auto -m 'not integration'
 
 integration: $(VENV)/.dev $(VENV)-oldest/.ready ## the real proxy, database and Redis, oldest and newest
+	$(VENV)-oldest/bin/python -m pytest -q tests/gateway_plugin/test_counting*.py
 	AGENTWATT_OTHER_PYTHON=$(CURDIR)/$(VENV)-oldest/bin/python $(BIN)/python -m pytest -m integration
 
 clean: ## remove the environment and what runs left behind

@@ -89,12 +89,20 @@ class Agents:
                     return agent
                 if (latest := known.subagents.get(chain.system_digest)) is not None:
                     return latest  # a subagent whose first message was edited or dropped
+        self._learn_main(known, chain)
+        return MAIN
+
+    def learn_main(self, session_key: str, chain: Chain) -> None:
+        """Remember the head of a call that is known to be the main agent's."""
+        self._learn_main(self._session(session_key), chain)
+
+    @staticmethod
+    def _learn_main(known: _Known, chain: Chain) -> None:
         if len(known.main_systems) < _PER_SESSION:
             known.main_systems.add(chain.system_digest)
         if chain.first_user_digest and len(known.main_first_users) < _PER_SESSION:
             known.main_first_users.add(chain.first_user_digest)
         known.main_tools = known.main_tools or chain.tool_count > 0
-        return MAIN
 
     def link(self, user: str, opening: str, session: tuple[str, str | None]) -> None:
         """Remember (session key, id) of *user*'s conversation that starts with *opening*."""

@@ -106,6 +106,8 @@ class Ending:
     response_cache_hit: bool | None = None
     litellm_call_id: str | None = None
     degraded: bool = False
+    #: Ids of the tool calls in the answer.
+    tool_call_ids: tuple[str, ...] = ()
 
 
 def now_us() -> int:

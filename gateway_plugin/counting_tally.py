@@ -166,6 +166,9 @@ class Accumulator:
                 "count_on_loop_ms": round(total.on_loop_ms, 3),
                 "count_errors": total.errors,
                 "count_tokenizer": _one_of(self.tokenizers),
+                "count_auth_ms": _phase_ms(tallies, "auth"),
+                "count_router_ms": _phase_ms(tallies, "router_checks", "routing_strategy"),
+                "count_post_ms": _phase_ms(tallies, "post_call"),
                 "count_catalogue_tokens": self.catalogue_tokens,
                 "count_catalogue_ms": None if self.catalogue_ms is None else round(self.catalogue_ms, 3),
                 "count_by_phase": {name: as_dict(tally) for name, tally in tallies.items()},
@@ -181,11 +184,18 @@ FACT_KEYS: Final = (
     "count_on_loop_ms",
     "count_errors",
     "count_tokenizer",
+    "count_auth_ms",
+    "count_router_ms",
+    "count_post_ms",
     "count_catalogue_tokens",
     "count_catalogue_ms",
     "count_by_phase",
     "count_reason",
 )
+
+
+def _phase_ms(tallies: Mapping[Any, PhaseTally], *names: str) -> float:
+    return round(sum(tallies[name].ms for name in names if name in tallies), 3)
 
 
 def add_to(tally: PhaseTally, count: Count) -> None:

@@ -241,8 +241,9 @@ def _is_foreign(call: OpenCall, data: Mapping[str, Any]) -> bool:
 
 def _hand_over(record: Mapping[str, Any], data: dict[str, Any], bucket: dict[str, Any]) -> None:
     """Let the proxy use a session that only we know (opt-in): it is a keyed hash, never a client's text."""
-    session = record["session_id"]
-    if session and record["session_evidence"] == "E4" and not data.get("litellm_session_id"):
+    session, evidence = record["session_id"], record["session_evidence"]
+    ours = evidence == "E4" or (evidence == "E2" and session == record["session_key"])
+    if session and ours and not data.get("litellm_session_id"):
         data["litellm_session_id"] = session
         bucket.setdefault("session_id", session)
 

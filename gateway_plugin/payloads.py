@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from gateway_plugin.call import Arrival, Ending, OpenCall, now_us
 from gateway_plugin.identity import Auth
+from gateway_plugin.lineage import tool_call_ids
 from gateway_plugin.sinks import spend_logs
 from gateway_plugin.text import storable
 from gateway_plugin.usage import Usage, normalise
@@ -187,6 +188,7 @@ def success_ending(kwargs: Mapping[str, Any], result: object, call: OpenCall) ->
         litellm_call_id=storable(kwargs.get("litellm_call_id"), 128)
         or storable(payload.get("litellm_call_id"), 128),
         degraded=not payload,
+        tool_call_ids=tool_call_ids(result),
     )
 
 
@@ -204,14 +206,22 @@ def failure_ending(request_data: Mapping[str, Any], error: BaseException, call: 
         request_data.get("first_api_call_start_time")
     )
     first_token = epoch_us(details.get("completion_start_time"))
-    payload = _mapping(details.get("standard_logging_object"))
-    # LiteLLM logs a refusal of its own through the same pre-call step, which stamps a hand-off; only a real
-    # request to a provider leaves its address and body there as well.
-    handed_over = handoff is not None and (not details or bool(details.get("additional_args")))
-    reached = handed_over or call.attempts > 0
+    payload = _mapping(details.get("standard_logging_object")) or _mapping(
+        request_data.get("standard_logging_object")
+    )
+    partial = request_data.get("combined_usage_object")
+    # LiteLLM logs a refusal of its own through the same step, which stamps a hand-off; only a request that
+    # went to a deployment leaves more: its address and body, its deployment, or what a broken stream used.
+    went_out = (
+        bool(details.get("additional_args"))
+        or bool(payload.get("model_id"))
+        or partial is not None
+        or call.record.get("route") == "pass_through"
+    )
+    reached = call.attempts > 0 or (handoff is not None and went_out)
     usage = Usage()
-    if reached and first_token is not None:
-        usage = normalise(_mapping(payload.get("metadata")).get("usage_object"), estimated=True)
+    if reached and (first_token is not None or partial is not None):
+        usage = normalise(partial or _mapping(payload.get("metadata")).get("usage_object"), estimated=True)
     name = type(error).__name__
     return Ending(
         outcome="failure" if reached else "rejected",
@@ -219,9 +229,10 @@ def failure_ending(request_data: Mapping[str, Any], error: BaseException, call: 
         first_token_us=first_token,
         handoff_us=handoff if reached else None,
         usage=usage,
-        model=storable(details.get("model")),
+        model=storable(details.get("model")) or storable(payload.get("model")),
         deployment_id=storable(payload.get("model_id"), 128),
-        provider=storable(details.get("custom_llm_provider"), 64),
+        provider=storable(details.get("custom_llm_provider"), 64)
+        or storable(payload.get("custom_llm_provider"), 64),
         attempts=max(1, call.attempts) if reached else 0,
         error_class=name if name in ERROR_CLASSES else "other",
         status_code=_status(error),

@@ -12,6 +12,7 @@ from gateway_plugin import identity as ident
 from gateway_plugin.agents import MAIN, Agents
 from gateway_plugin.call import Arrival, OpenCall
 from gateway_plugin.hashing import Hasher
+from gateway_plugin.lineage import Descent, Lineage, Origin
 from gateway_plugin.sessions import Request, canonical_headers
 from gateway_plugin.settings import PluginSettings
 from gateway_plugin.shared_state import SharedState
@@ -31,6 +32,7 @@ class Placement:
             seed=seed,
         )
         self.agents = Agents(settings.max_streams)
+        self.lineage = Lineage(seed)
         #: Streams of other workers, when they share them.
         self.shared: SharedState | None = None
         self.counts: Counter[str] = Counter()
@@ -61,8 +63,10 @@ class Placement:
             head_material=material,
             user_precedence=self._settings.user_precedence,
         )
+        descent = self.lineage.descent(who.user_hash or "", items) if link else None
+        who, descent = _descended(who, descent)
         if link:
-            agent_id, agent_kind, side = self._agent(who, chain, body, items)
+            agent_id, agent_kind, side = self._agent(who, chain, body, items, descent)
             who = self._tie_side_call(who, opening, beside=side is not None)
         else:
             agent_id, agent_kind, side = who.agent_id, who.agent_kind, None
@@ -74,6 +78,7 @@ class Placement:
             agent_id=agent_id,
             agent_kind=agent_kind,
             side_evidence=side,
+            descent=descent if descent is not None and descent.origin.agent_id == agent_id else None,
         )
         record |= {
             "session_key": who.session_key,
@@ -135,7 +140,12 @@ class Placement:
         }
 
     def _agent(
-        self, who: ident.Identity, chain: prefix.Chain, body: Mapping[str, Any], items: list[Any]
+        self,
+        who: ident.Identity,
+        chain: prefix.Chain,
+        body: Mapping[str, Any],
+        items: list[Any],
+        descent: Descent | None,
     ) -> tuple[str, str, str | None]:
         """Return (agent id, kind, evidence that the call is beside the work or None).
 
@@ -156,6 +166,10 @@ class Placement:
             return who.agent_id, who.agent_kind, side
         if side is not None or who.hints.initiator == "auxiliary":
             return MAIN, MAIN, side
+        if descent is not None and not who.hints.names_agents:
+            if descent.origin.agent_kind == MAIN:
+                self.agents.learn_main(who.session_key, chain)
+            return descent.origin.agent_id, descent.origin.agent_kind, None
         agent = self.agents.agent_of(who.session_key, chain, len(items))
         if who.hints.names_agents or agent == MAIN:
             return MAIN, MAIN, None
@@ -188,6 +202,18 @@ class Placement:
         if lookup.known is not None:
             continuation.merge(call.record, call.entry, lookup.known, self.state)
 
+    def remember_answer(self, record: Mapping[str, Any], tool_call_ids: tuple[str, ...]) -> None:
+        """Remember whose answer named these tool calls, for the requests that bring their results."""
+        if tool_call_ids and record["session_key"]:
+            origin = Origin(
+                str(record["session_key"]),
+                record["session_id"],
+                str(record["agent_id"]),
+                str(record["agent_kind"]),
+                record["turn_id"],
+            )
+            self.lineage.remember(record["user_hash"] or "", tool_call_ids, origin)
+
     def leave(self, call: OpenCall, ended_us: int, *, sent: bool) -> None:
         """Enter the end of a call into its stream; *sent* false when no provider saw it."""
         if call.entry is None:
@@ -197,3 +223,23 @@ class Placement:
             self.shared.publish(
                 str(call.record["session_key"]), str(call.record["agent_id"]), call.entry.stream
             )
+
+
+def _descended(who: ident.Identity, descent: Descent | None) -> tuple[ident.Identity, Descent | None]:
+    """Give a request that names no session the one that its tool results come from.
+
+    An id on the wire wins: results of another session (a resumed or forked conversation) then tell nothing.
+    """
+    if descent is None:
+        return who, None
+    origin = descent.origin
+    if who.session_evidence == "E1":
+        return who, descent if origin.session_key == who.session_key else None
+    who = dataclasses.replace(
+        who,
+        session_key=origin.session_key,
+        session_id=origin.session_id,
+        session_source="tool_call_lineage",
+        session_evidence="E2",
+    )
+    return who, descent

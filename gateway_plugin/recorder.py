@@ -21,6 +21,9 @@ from gateway_plugin.settings import PluginSettings
 from gateway_plugin.state import SessionState
 from gateway_plugin.text import storable
 
+#: Calls that one tick of the watchdog closes, so that it never holds the event loop for long.
+_CLOSED_PER_TICK: Final = 100
+
 #: Ended calls remembered so that a second ending of the same call is a counted no-op.
 _FINISHED_MAX: Final = 10_000
 _OPEN_MAX: Final = 50_000
@@ -157,6 +160,7 @@ class Recorder:
         record = call.final = self._final_record(call, ending)
         sent = ending.outcome != "rejected" and not ending.response_cache_hit
         self.placement.leave(call, record["ended_us"], sent=sent)
+        self.placement.remember_answer(record, ending.tool_call_ids)
         call.entry = None
         self._emit(record)
         self.counts[f"final_{ending.outcome}"] += 1
@@ -237,8 +241,9 @@ class Recorder:
             for c in self.open_calls.values()
             if c.mono < oldest or (c.left_mono is not None and c.left_mono <= left)
         ]
-        for call in stale:
+        # A mass departure is spread over ticks: the event loop belongs to the requests.
+        for call in (closed := stale[:_CLOSED_PER_TICK]):
             self._close_aborted(call)
-        if stale:
-            self.counts["watchdog_aborted"] += len(stale)
-        return len(stale)
+        if closed:
+            self.counts["watchdog_aborted"] += len(closed)
+        return len(closed)

@@ -235,6 +235,9 @@ class SessionState:
         turn that the stream is in, whatever became of its history. The call index counts
         every call of the turn that was seen: never below what the request shows, growing with side calls.
         """
+        if turn.inherited and stream.turn_id not in (None, turn.turn_id):
+            # A late call of an earlier turn: the stream has moved on and stays where it is.
+            return turn.turn_id, turn.turn_index, turn.call_index
         starts = turn.turn_id is not None and (turn.told or turn.call_index == 1) and not side
         if (
             not starts

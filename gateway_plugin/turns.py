@@ -5,7 +5,8 @@ everything a client adds between two answers of the model is one block. A block 
 the agent's loop; a block with human text starts a turn; a block with nothing but text that a harness injected
 (reminders, budgets) continues the loop.
 
-Evidence: E1 an id or class on the wire, E3 this rule, E4 the session's history (side calls only), E5 nothing
+Evidence: E1 an id or class on the wire, E2 the call whose tool calls the newest block answers (lineage.py),
+E3 this rule, E4 the session's history (side calls only), E5 nothing
 to go by (no messages, or only their tail).
 """
 
@@ -19,6 +20,7 @@ import xxhash
 
 from gateway_plugin.clients import Hints
 from gateway_plugin.hashing import Hasher
+from gateway_plugin.lineage import Descent
 from gateway_plugin.wording import asks_for_summary, is_continuation, is_injected, is_side_wording
 
 #: Text longer than this is not searched for injections beyond its head and tail.
@@ -42,6 +44,8 @@ class Turn:
     message_count: int
     #: The client named the turn itself.
     told: bool = False
+    #: The turn is that of the call whose tool results the request carries.
+    inherited: bool = False
 
 
 @dataclass(slots=True)
@@ -218,11 +222,13 @@ def analyse(
     agent_id: str,
     agent_kind: str,
     side_evidence: str | None = None,
+    descent: Descent | None = None,
 ) -> Turn:
     """Return the turn of one call.
 
     ``side_evidence`` is set when the call is known to be one beside the work (a title, for one): it then is
-    no turn of its own and belongs to the turn that the stream is in.
+    no turn of its own and belongs to the turn that the stream is in. ``descent`` is the call of this agent
+    that the request's tool results come from: results behind the last answer go on with its turn.
 
     A turn id made here is a keyed hash over the session, the agent and the chain of human texts up to the
     current one. Tool results, reminders and cache markers do not take part, so that editing them does not
@@ -233,6 +239,7 @@ def analyse(
     user_blocks = [b for b in blocks if b.user_initiated]
     first_text = user_blocks[0].text if user_blocks else ""
     continued = bool(user_blocks) and is_continuation(first_text)
+    own = _after_summary(user_blocks) if continued else user_blocks
     partial = bool(body.get("previous_response_id"))
     # The request for a summary may stand in one block with the last tool results.
     summary = bool(blocks) and (
@@ -247,16 +254,21 @@ def analyse(
         initiator, evidence = "compaction", "E3"
     elif side_evidence is not None:
         initiator, evidence = "auxiliary", side_evidence
+    elif descent is not None and descent.direct:
+        initiator, evidence = "agent", "E2"
     else:
-        initiator, evidence = _by_roles(blocks, continued=continued, agent_kind=agent_kind)
+        initiator, evidence = _by_roles(blocks, only_summary=continued and not own, agent_kind=agent_kind)
     if summary and blocks[-1].user_initiated:
         # The harness asks for a summary inside the current turn; its request is no human text.
         user_blocks = user_blocks[:-1]
-    own = user_blocks[1:] if continued else user_blocks
+        own = own[:-1]
     shown = bool(own) and not partial and initiator != "auxiliary"
     turn_id: str | None = hints.turn_id
+    inherited = False
     if turn_id is not None:
         turn_id, evidence = hasher.keep_or_hash(turn_id), "E1"
+    elif descent is not None and descent.direct and descent.origin.turn_id is not None:
+        turn_id, inherited = descent.origin.turn_id, True
     elif shown:
         turn_id = hasher.digest("turn", session_key or "", agent_id, _folded(user_blocks), size=12)
     return Turn(
@@ -268,6 +280,7 @@ def analyse(
         after_compaction=hints.after_compaction or continued,
         message_count=len(items),
         told=hints.turn_id is not None,
+        inherited=inherited,
     )
 
 
@@ -283,11 +296,23 @@ def _folded(blocks: Sequence[_Block]) -> bytes:
     return fold.digest()
 
 
-def _by_roles(blocks: Sequence[_Block], *, continued: bool, agent_kind: str) -> tuple[str, str]:
+def _after_summary(user_blocks: Sequence[_Block]) -> list[_Block]:
+    """Return the user-initiated blocks of a compacted conversation without the summary at its head.
+
+    What was typed next, when no answer lies between, stands behind the summary in one block with it. (Some
+    clients repeat earlier prompts in front of the summary; those are old.)
+    """
+    texts = user_blocks[0].texts
+    summary = max((i for i, text in enumerate(texts) if is_continuation(text)), default=len(texts))
+    typed = texts[summary + 1 :]
+    head = [_Block(injected_only=False, texts=typed)] if typed else []
+    return [*head, *user_blocks[1:]]
+
+
+def _by_roles(blocks: Sequence[_Block], *, only_summary: bool, agent_kind: str) -> tuple[str, str]:
     if not blocks:
         return "unknown", "E5"
     if agent_kind == "subagent":
         # No human speaks to a subagent; its first text is the parent agent's order.
         return "agent", "E3"
-    only_summary = continued and sum(b.user_initiated for b in blocks) == 1
     return ("user" if blocks[-1].user_initiated and not only_summary else "agent"), "E3"

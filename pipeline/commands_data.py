@@ -25,6 +25,17 @@ Form = Annotated[
 ]
 
 
+_CATALOGUE_COLUMNS = (
+    "tool_count",
+    "tools_bytes",
+    "tools_digest",
+    "count_catalogue_tokens",
+    "count_ms",
+    "count_calls",
+    "count_tokens",
+)
+
+
 class _Shared:
     """What the root command knows."""
 
@@ -37,6 +48,7 @@ def register(app: typer.Typer, show_progress: Callable[[], bool]) -> None:
     app.command("import")(import_traces)
     app.command()(reconcile)
     app.command()(retention)
+    app.command()(catalogue)
 
 
 def import_traces(
@@ -103,6 +115,47 @@ def import_traces(
         )
     if report.dates:
         say("Build the figures with: agentwatt run --offline")
+
+
+def catalogue(
+    by: Annotated[str, typer.Option(help="key_alias or team_id.")] = "key_alias",
+    keep: Annotated[int, typer.Option(help="Tools that would be exposed instead.", min=0)] = 20,
+    since: Annotated[str | None, typer.Option(help="First UTC day, YYYY-MM-DD.", show_default=False)] = None,
+    config: Config = None,
+    lake: LakeRoot = None,
+    form: Form = None,
+) -> None:
+    """What resending the tool catalogue costs by key or team, and what exposing fewer tools would save."""
+    if by not in ("key_alias", "team_id"):
+        raise ConfigError(f"--by {by} is not known.", next_step="Write key_alias or team_id.")
+    from gateway_plugin.counting_advice import advise
+    from pipeline import figures
+
+    names = ("stage", by, *_CATALOGUE_COLUMNS)
+    root = _settings(config, lake).lake
+    records = figures.load(root, "raw/events", since=_day(since, "--since"), columns=names).rows()
+    final = (r for r in records if r["stage"] == "final")
+    advice = advise(final, by="key_alias" if by == "key_alias" else "team_id", keep=keep)
+    rows = [
+        {
+            by: a.name,
+            "calls": a.calls,
+            "tools": _rounded(a.tools_per_call),
+            "tokens/call": _rounded(a.catalogue_tokens_per_call),
+            "ms/call": a.catalogue_ms_per_call,
+            "tokens": a.catalogue_tokens_total,
+            "source": a.source,
+            "keep": a.keep,
+            "saved tokens": a.saved_tokens_total,
+            "saved ms/call": a.saved_ms_per_call,
+        }
+        for a in advice
+    ]
+    write_rows(rows, form)
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 1)
 
 
 def reconcile(

@@ -11,6 +11,7 @@ from typer.main import get_command
 #: name -> (module, attribute of its Typer app, one line of help)
 DEFERRED: Final[dict[str, tuple[str, str, str]]] = {
     "plan": ("pipeline.sizing.commands", "plan_app", "Size GPUs and gateway from a plan file."),
+    "power": ("pipeline.power.commands", "power_app", "Bring measured power into the lake."),
     "knee": ("pipeline.sizing.commands", "knee_app", "Find the knee of a load sweep."),
 }
 

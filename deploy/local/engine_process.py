@@ -64,6 +64,7 @@ class EngineProcess:
         Raises:
             StackError: it ended or did not start in time.
         """
+        self._log.unlink(missing_ok=True)  # the log of an earlier run would tell an old port
         self._process.__enter__()
         try:
             self._process.wait_until(

@@ -69,7 +69,8 @@ class ProxyInstallation:
         Raises:
             StackError: the proxy or the right Prisma client is missing; says what to install.
         """
-        executable = python or Path(sys.executable)
+        # Absolute, for the client is generated elsewhere; not resolved, for the link names the environment.
+        executable = (python or Path(sys.executable)).absolute()
         answer = run_checked(
             "looking for LiteLLM",
             [str(executable), "-c", _PROBE],

@@ -48,6 +48,7 @@ class Options:
     python: Path = field(default_factory=lambda: Path(sys.executable))
     engine_arguments: tuple[str, ...] = ()
     plugin_env: Mapping[str, str] = field(default_factory=dict)
+    key_properties: Mapping[str, object] = field(default_factory=dict)
     report: Callable[[str], None] = lambda _: None
 
 
@@ -62,6 +63,8 @@ class RecordedRun:
         self.settings_path = self.work / "agentwatt.yaml"
         self.timings_s: dict[str, float] = {}
         self.peak_rss_mb = 0.0
+        #: The engine's sums when the first and the last metrics of the replay were scraped.
+        self.engine_sums: list[dict[str, Any]] = []
         self._open = ExitStack()
         self._stack: LocalStack | None = None
         self._engine: EngineProcess | None = None
@@ -130,7 +133,7 @@ class RecordedRun:
             user: proxy.create_key(
                 user_id=user,
                 key_alias=f"svc-{user}" if user in scenario.service_users else user,
-                metadata={},
+                **options.key_properties,
             )
             for user in scenario.users
         }
@@ -143,6 +146,7 @@ class RecordedRun:
             "--match", "vllm:|DCGM_",
         )  # fmt: skip
         with scrape, self._timed("replay"):
+            self.engine_sums = [self.engine_summary()]
             options.report("replaying recorded agent work through the proxy")
             self._run(
                 [
@@ -152,6 +156,7 @@ class RecordedRun:
                 ],
                 "the replay",
             )  # fmt: skip
+            self.engine_sums.append(self.engine_summary())
             if not scrape.running:
                 raise StackError(f"the metrics scraper ended during the replay:\n{scrape.tail()}")
         if not list(self.lake.glob("raw/metrics/*/*.parquet")):
@@ -195,6 +200,12 @@ class RecordedRun:
             "DATABASE_URL": self.stack.postgres.url,
             "REDIS_URL": self.stack.redis.url,
         }
+
+    def engine_summary(self) -> dict[str, Any]:
+        """The engine's own sums since its start: tokens, energy, seconds."""
+        with urllib.request.urlopen(f"{self.engine.url}/ground-truth/summary", timeout=10) as answer:  # noqa: S310
+            sums: dict[str, Any] = json.loads(answer.read())
+        return sums
 
     def engine_truth(self) -> list[dict[str, Any]]:
         """What the engine served, one record per request that reached it."""

@@ -28,6 +28,7 @@ LABELS: Final[dict[str, tuple[str, ...]]] = {
         "logging",
         "success",
         "failure",
+        "attempt",
         "failed_attempt",
         "watch",
         "metrics",

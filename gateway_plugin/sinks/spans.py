@@ -7,9 +7,21 @@ attributes, so OpenTelemetry is not imported. Its exporter, sampling and end sta
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from gateway_plugin.sinks.semconv import OPERATIONS, Version, attributes
+
+#: What the span event about token counting carries, when the exact meter ran.
+_COUNTED: Final = (
+    "count_ms",
+    "count_calls",
+    "count_wait_ms",
+    "count_tokens",
+    "count_auth_ms",
+    "count_router_ms",
+    "count_post_ms",
+    "count_tokenizer",
+)
 
 
 class Spans:
@@ -31,6 +43,9 @@ class Spans:
         if (operation := OPERATIONS.get(str(record.get("route")))) is not None:
             values["gen_ai.operation.name"] = operation
         span.set_attributes(values)
+        if record.get("count_calls"):
+            counted = {f"agentwatt.{name}": record[name] for name in _COUNTED if record.get(name) is not None}
+            span.add_event("agentwatt.token_counting", counted)
         return True
 
 

@@ -4,7 +4,9 @@
 
 from __future__ import annotations
 
+from datetime import UTC
 from typing import TYPE_CHECKING, Any, Final
+from zoneinfo import ZoneInfo
 
 from pipeline.sql import parameters
 from pipeline.sql.evidence import evidence, one, product, ratio
@@ -82,6 +84,7 @@ def compute(
             "meaning": "main-thread calls per main-thread turn",
         },
         "peak_concurrent_calls": peak,
+        "concurrency_by_hour_of_week": _by_hour_of_week(con, settings.business_time_zone),
         "mean_concurrency": {
             "attended": attended_hours / hours,
             "attended_main": main_hours / hours,
@@ -209,3 +212,20 @@ def _shared_keys(con: duckdb.DuckDBPyConnection, window: parameters.Window) -> i
         {"start": window.start, "end": window.end},
     )
     return int(count or 0)
+
+
+#: An hour counts as a sample when at least this much of it lies inside the window, seconds.
+_SAMPLE_SECONDS: Final = 1800
+
+
+def _by_hour_of_week(con: duckdb.DuckDBPyConnection, time_zone: str) -> dict[str, list[float]]:
+    """Mean calls in flight of every hour, by hour of the business week (0 = Monday 00:00 to 167)."""
+    zone = ZoneInfo(time_zone)
+    found: dict[int, list[float]] = {}
+    for hour, seconds, mean in con.execute(
+        "SELECT hour_start, seconds, mean_calls FROM mart_concurrency_hour ORDER BY hour_start"
+    ).fetchall():
+        if seconds >= _SAMPLE_SECONDS:
+            local = hour.replace(tzinfo=UTC).astimezone(zone)
+            found.setdefault(local.weekday() * 24 + local.hour, []).append(float(mean))
+    return {str(hour): values for hour, values in sorted(found.items())}

@@ -162,13 +162,14 @@ def _refusal(
     if len(refused) == len(measured):
         return "; ".join(refused.values())
     sessions = con.execute(
-        "SELECT COUNT(DISTINCT session_key) FROM mart_agent_interval "
-        "WHERE agent_kind = 'main' AND end_at > $start AND start_at < $end",
+        "SELECT COUNT(DISTINCT session_key), COUNT(DISTINCT CASE WHEN is_external = 0 THEN session_key END) "
+        "FROM mart_agent_interval WHERE agent_kind = 'main' AND end_at > $start AND start_at < $end",
         {"start": window.start, "end": window.end},
     ).fetchone()
-    count = int(sessions[0]) if sessions else 0
-    if count < 2:
-        return f"{count} session in the window: a ratio of one session says nothing about a fleet"
+    everyone, own = (int(sessions[0]), int(sessions[1])) if sessions else (0, 0)
+    if own == 1 or everyone < 2:
+        outside = f" ({everyone - own} more at external providers)" if everyone > own else ""
+        return f"{own} session in the window{outside}: a ratio of one session says nothing about a fleet"
     ours = con.execute(
         "SELECT COUNT(*) FROM mart_agent_hour WHERE agent_kind = 'main' AND is_external = 0"
     ).fetchone()

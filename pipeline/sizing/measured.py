@@ -7,7 +7,7 @@ give keeps the value of the plan or its published default, and the report says w
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -139,21 +139,28 @@ def _human(human: Mapping[str, Any], data: Mapping[str, Any]) -> list[Reading]:
     if rho is None or factor is None:
         # Half of the pair is useless: a published half must not be put beside a measured one.
         rho = factor = None
-    busiest = max(days) / WORKING_DAY_H if days and max(days) > 0 else None
     return [
         _reading("calls.per_human_hour", rate, why, source),
         _reading("people.duty_cycle", rho, "duty cycle and amplification are not both measured", source),
         _reading(
             "people.amplification", factor, "duty cycle and amplification are not both measured", source
         ),
-        _reading(
-            "people.active",
-            busiest,
-            "no human-hours by day",
-            f"human-hours of the busiest day over a declared working day of {WORKING_DAY_H:g} h",
-            "declared",
-        ),
+        _active(row, days, data),
     ]
+
+
+def _active(row: Mapping[str, Any], days: Sequence[float], data: Mapping[str, Any]) -> Reading:
+    """People at work at once: from the busiest day's human-hours, or the mean of a window below a day.
+
+    A window of minutes holds no working day, so dividing its human-hours by one would find nobody at work.
+    """
+    hours = _number(_at(data.get("meta") or {}, "window", "hours"))
+    if hours is not None and hours < 24:
+        source = f"mean active people over a window of {hours:.3g} h, shorter than a day"
+        return _reading("people.active", _number(row.get("mean_active_people")), "nobody active", source)
+    busiest = max(days) / WORKING_DAY_H if days and max(days) > 0 else None
+    source = f"human-hours of the busiest day over a declared working day of {WORKING_DAY_H:g} h"
+    return _reading("people.active", busiest, "no human-hours by day", source, "declared")
 
 
 def _prompts(data: Mapping[str, Any]) -> list[Reading]:

@@ -31,6 +31,7 @@ CALL_MARTS: Final = (
     "mart_human_hour",
     "mart_in_turn",
     "mart_concurrency",
+    "mart_concurrency_hour",
 )
 #: Marts that also read scraped metrics.
 METRIC_MARTS: Final = (

@@ -179,6 +179,22 @@ def test_a_refusal_that_litellm_stamps_like_a_provider_call_is_still_a_refusal()
     assert (ending.outcome, ending.attempts, ending.handoff_us) == ("rejected", 0, None)
 
 
+def test_a_failure_whose_logging_object_is_gone_is_told_by_what_was_lifted_from_it() -> None:
+    lifted = {"first_api_call_start_time": datetime.datetime.now()}
+    assert payloads.failure_ending(lifted, ValueError("x"), CALL).outcome == "rejected"
+    sent = lifted | {"standard_logging_object": {"model_id": "d1", "model": "m", "custom_llm_provider": "p"}}
+    ending = payloads.failure_ending(sent, ValueError("x"), CALL)
+    assert (ending.outcome, ending.deployment_id, ending.model, ending.provider) == (
+        "failure",
+        "d1",
+        "m",
+        "p",
+    )
+    broken = lifted | {"combined_usage_object": {"prompt_tokens": 7, "completion_tokens": 2}}
+    ending = payloads.failure_ending(broken, ValueError("x"), CALL)
+    assert (ending.outcome, ending.usage.input, ending.usage.source) == ("failure", 7, "estimated")
+
+
 def test_a_failure_upstream_is_a_failure_with_its_attempts() -> None:
     logging_obj = LoggingObject(
         first_api_call_start_time=datetime.datetime.now(), model="m", custom_llm_provider="p"

@@ -322,3 +322,10 @@ def test_any_json_gives_a_turn(messages: Any, system: Any, responses: bool) -> N
     assert turn.initiator in ("user", "agent", "compaction", "unknown")
     assert turn.call_index is None or turn.call_index >= 1
     is_side_call(body, items_of(body))
+
+
+def test_a_prompt_typed_behind_the_summary_starts_a_turn_and_one_before_it_does_not() -> None:
+    behind = analyse(chat(SUMMARY, user("and now the docs")))
+    before = analyse(chat(user("an earlier prompt"), SUMMARY))
+    assert (behind.initiator, behind.call_index, behind.after_compaction) == ("user", 1, True)
+    assert (before.initiator, before.turn_id) == ("agent", None)

@@ -65,7 +65,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recorded]:
             truth=truth,
             engine=run.engine_truth(),
             rows=asyncio.run(_rows(run.stack.postgres.url)),
-            events=_events(run.lake),
+            events=read_events(run.lake),
             redis_dump=dump,
         )
 
@@ -83,7 +83,8 @@ async def _rows(url: str) -> list[dict[str, Any]]:
     return rows
 
 
-def _events(lake: Path) -> list[dict[str, Any]]:
+def read_events(lake: Path) -> list[dict[str, Any]]:
+    """Every event record in the lake."""
     with duckdb.connect() as con:
         cursor = con.execute(f"SELECT * FROM read_parquet('{lake}/raw/events/*/*.parquet')")
         names = [d[0] for d in cursor.description or ()]

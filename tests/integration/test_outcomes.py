@@ -90,6 +90,7 @@ def _config(folder: Path, engine: EngineProcess) -> Path:
     ]
     config["litellm_settings"] |= {"cache": True, "cache_params": {"type": "local", "mode": "default_off"}}
     config["router_settings"] = {"fallbacks": [{"dead-with-fallback": ["coder-small"]}]}
+    config["litellm_settings"]["num_retries"] = 1  # each retry waits a second or more
     config["general_settings"]["proxy_batch_write_at"] = 1
     path = folder / "config.yaml"
     path.write_text(yaml.safe_dump(config), encoding="utf-8")

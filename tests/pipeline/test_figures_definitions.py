@@ -70,6 +70,12 @@ def test_calls_per_human_hour(example: dict[str, dict[str, Any]]) -> None:
         assert shown in TEXT
 
 
+def test_concurrency_by_hour_of_the_week(example: dict[str, dict[str, Any]]) -> None:
+    figure = example["calls_per_human_hour"]["concurrency_by_hour_of_week"]
+    assert figure == {"8": [pytest.approx(50 / 3600)]}
+    assert "50 s ÷ 3600 s = 0.0139" in TEXT
+
+
 def test_prompt_length(example: dict[str, dict[str, Any]]) -> None:
     figure = example["prompt_length"]
     assert (figure["value"]["p50"], figure["value"]["p90"], figure["value"]["mean"]) == pytest.approx(

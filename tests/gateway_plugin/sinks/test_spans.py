@@ -94,3 +94,16 @@ def test_the_span_is_found_with_authentication_or_in_the_bucket() -> None:
         parent_span(types.SimpleNamespace(parent_otel_span=None), {"litellm_parent_otel_span": span}) is span
     )
     assert parent_span(None, None) is None
+
+
+def test_measured_token_counting_is_an_event_of_the_span() -> None:
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    with provider.get_tracer("proxy").start_as_current_span("request") as span:
+        Spans("latest").write(span, {**RECORD, "count_calls": 2, "count_ms": 3.5, "count_tokenizer": None})
+        Spans("latest").write(span, RECORD)
+    (finished,) = exporter.get_finished_spans()
+    (event,) = finished.events
+    assert event.name == "agentwatt.token_counting"
+    assert dict(event.attributes or {}) == {"agentwatt.count_ms": 3.5, "agentwatt.count_calls": 2}

@@ -260,3 +260,13 @@ def test_served_and_capacity_are_different_rows(tmp_path: Path) -> None:
     figure = compute(build(tmp_path, pair(), metrics=boards()))
     assert {r["kind"] for r in figure["values"]} == {"served"}
     assert figure["capacity"]["value"] is None
+
+
+def test_one_session_of_ours_beside_external_ones_is_refused(tmp_path: Path) -> None:
+    events = pair() + session("s3", MONDAY, turns=1, calls=2)
+    for e in events:
+        if e["session_key"] != "s3":
+            e["provider"] = "anthropic"
+    figure = compute(build(tmp_path, events, metrics=boards()))
+    assert figure["value"] is None
+    assert "1 session in the window (2 more at external providers)" in figure["reason"]

@@ -92,6 +92,15 @@ def test_values_that_mean_not_available_are_dropped(tmp_path: Path, sentinel: fl
     assert board["coverage"] == pytest.approx(1)
 
 
+@pytest.mark.parametrize("blank", [2147483632.0, 140737488355328.0, 140737488355330.0, 9223372036854775794.0])
+def test_blanks_of_a_counter_are_neither_energy_nor_a_restart(tmp_path: Path, blank: float) -> None:
+    series = every(1, COUNTER, lambda s: blank if s == 1200 else 1e9 + s * 1e5, UUID="g")
+    (board,) = measured(tmp_path, series)["boundaries"]
+    assert board["mean_watts"] == pytest.approx(100)
+    assert (board["counter_resets"], board["implausible_steps"]) == (0, 0)
+    assert board["coverage"] == pytest.approx(1)
+
+
 def test_neighbours_further_apart_than_the_longest_gap_are_a_gap(tmp_path: Path) -> None:
     series = [m for m in every(1, COUNTER, lambda s: s * 1e5, UUID="g") if not 900 < _seconds(m) < 1500]
     (board,) = measured(tmp_path, series)["boundaries"]

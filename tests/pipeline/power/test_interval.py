@@ -6,7 +6,15 @@ import math
 
 import pytest
 
-from pipeline.power.interval import Day, ratio_interval, t_quantile
+from pipeline.power.interval import (
+    Bounds,
+    Day,
+    known_share,
+    mean_interval,
+    measurement_interval,
+    ratio_interval,
+    t_quantile,
+)
 
 
 @pytest.mark.parametrize(
@@ -56,3 +64,59 @@ def test_the_width_is_the_stratified_jackknife_with_t() -> None:
 )
 def test_a_stratum_of_fewer_than_two_days_is_refused(days: list[Day], reason: str) -> None:
     assert reason in str(ratio_interval(days))
+
+
+def test_the_weekend_keeps_its_weight_when_one_of_its_days_is_left_out() -> None:
+    # Equal energy everywhere and weekdays that agree: only the two weekend days differ. The variance of a sum
+    # of two draws is twice their sample variance, whatever the five other days are.
+    days = week([(10, 1)] * 5, [(4, 1), (8, 1)])
+    interval = ratio_interval(days)
+    assert not isinstance(interval, str)
+    sample_variance = ((4 - 6) ** 2 + (8 - 6) ** 2) / 1
+    expected = t_quantile(0.975, 5) * math.sqrt(2 * sample_variance) / 7
+    assert (interval[1] - interval[0]) / 2 == pytest.approx(expected)
+
+
+def test_a_day_that_holds_all_energy_cannot_be_left_out() -> None:
+    assert "all the energy" in str(ratio_interval(week([(1, 5), (1, 0)], [(0, 0), (0, 0)])))
+    assert "all the energy" in str(mean_interval([(1.0, 2.0), (0.0, 0.0)]))
+
+
+def bounds(**changes: float) -> Bounds:
+    plain = {
+        "hours_lower": 8.0, "hours_upper": 10.0, "joules": 3.6e9, "window_hours_lower": 8.0,
+        "window_hours_upper": 10.0, "window_joules_low": 3.6e9, "window_joules_high": 3.6e9,
+        "accuracy_percent": 0.0,
+    }  # fmt: skip
+    return Bounds(**plain | changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, (8, 10)),
+        ({"accuracy_percent": 25.0}, (8 / 1.25, 10 / 0.75)),
+        # a silent sensor drew as much as ever, or as little as ever, while the agents are known
+        ({"window_joules_high": 7.2e9}, (4, 10)),
+        ({"window_hours_lower": 12.0, "window_hours_upper": 15.0, "window_joules_high": 7.2e9}, (6, 15)),
+    ],
+)
+def test_the_measurement_interval_takes_the_worst_of_everything(
+    changes: dict[str, float], expected: tuple[float, float]
+) -> None:
+    assert measurement_interval(bounds(**changes)) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"), [({"accuracy_percent": 100.0}, "bounds nothing"), ({"joules": 0.0}, "no energy")]
+)
+def test_what_bounds_nothing_gives_no_measurement_interval(changes: dict[str, float], reason: str) -> None:
+    assert reason in str(measurement_interval(bounds(**changes)))
+
+
+@pytest.mark.parametrize(
+    ("total", "lower", "upper", "share"),
+    [(10, 8, 8, 0.8), (10, 6, 8, 0.75), (10, 0, 10, None), (0, 0, 0, None), (10, 10, 10, 1)],
+)
+def test_the_share_of_known_turns(total: float, lower: float, upper: float, share: float | None) -> None:
+    assert known_share(total, lower, upper) == (None if share is None else pytest.approx(share))

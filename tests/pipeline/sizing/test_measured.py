@@ -168,3 +168,11 @@ def test_only_computed_plans_are_compared(week_report: Any) -> None:
         plan_compare.diff({"a": 1}, {"b": 2})
     with pytest.raises(SizingError, match="not a computed plan"):
         plan_compare.check(json.loads("[]"), measured.read(week_report))
+
+
+def test_a_window_below_a_day_gives_the_people_that_it_saw_at_once(week_report: Any) -> None:
+    report = json.loads(json.dumps(week_report))
+    report["meta"]["window"]["hours"] = 0.5
+    for row in report["calls_per_human_hour"]["values"]:
+        row["mean_active_people"] = 2.5
+    assert measured.read(report).value("people.active") == 2.5

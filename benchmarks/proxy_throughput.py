@@ -1,0 +1,434 @@
+"""What the plugin costs the real proxy: CPU of the proxy process per 68K-token request, with and without it.
+
+    python benchmarks/proxy_throughput.py [--blocks N] [--requests N] [--tokens N]
+
+Two LiteLLM proxies live side by side, on the same Redis and the same stand-in engine; one has the callback
+of config.yaml, the other is the same configuration without it (neither has a database). A block is one
+sequence of streamed chat requests, sent one after another to one proxy: agent sessions of about 200 messages
+that grow by one tool call each request. Each sequence goes byte for byte to both proxies, in the order ABBA,
+so one pair of blocks gives one difference and drift of the machine cancels. After each block both proxies get
+the same rest, so that what they do later (logging, stream, gauges) is in the figure.
+
+CPU is user plus system time of the proxy process, all threads: the kernel's clock of that process in
+nanoseconds, checked against the 10 ms ticks of /proc/<pid>/stat. The interval of the mean difference is
+Student's t over pairs. The target is decided on the UPPER end of the 95 % interval, not on the mean. A table,
+then one JSON object on the last line of standard output; exit code 1 when the target is missed, 3 when
+something could not be started.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import http.client
+import json
+import math
+import os
+import random
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+if TYPE_CHECKING:
+    from deploy.local.proxy import ProxyService
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+#: Milliseconds of CPU that the plugin may add to a request: 3 % of the 45 ms or so that a proxy needs for it.
+TARGET_MS: Final = 1.35
+MESSAGES: Final = 200
+#: Requests of one session in a block; a new session is the dear case, nothing of it is known yet.
+STEPS: Final = 10
+OUTPUT_TOKENS: Final = 16
+#: What a tool call and the chat format cost in the stand-in engine beside the text of the tool's result.
+_ROUND_TOKENS: Final = 65
+WITH, WITHOUT = "with plugin", "without"
+_WARM_UP_PAIRS: Final = 2
+_REST_S: Final = 0.6  # longer than the plugin's longest wait before a batch is written
+_TICKS: Final = os.sysconf("SC_CLK_TCK")
+#: Words of one token each in common tokenizers, so that a prompt's length is known without one.
+_WORDS: Final = tuple(
+    word
+    for line in (
+        "def value return import class for in if else while try raise self path data file line name list",
+        "user time code test type error result count index string number key",
+    )
+    for word in line.split()
+)
+
+
+@dataclass(slots=True)
+class Block:
+    """What one block cost: CPU seconds of the process by two clocks, and wall seconds of each request."""
+
+    cpu_s: float
+    ticks_s: float
+    walls_s: list[float]
+
+
+@dataclass(slots=True)
+class Samples:
+    """Measured blocks of both proxies, one entry per pair."""
+
+    requests: int
+    blocks: dict[str, list[Block]] = field(default_factory=lambda: {WITH: [], WITHOUT: []})
+
+    def per_request_ms(self, side: str) -> list[float]:
+        """CPU milliseconds per request of each block."""
+        return [block.cpu_s / self.requests * 1e3 for block in self.blocks[side]]
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A mean with the two ends of its confidence interval."""
+
+    mean: float
+    low: float
+    high: float
+
+
+def t_quantile(p: float, df: int) -> float:
+    """Return the quantile of Student's t distribution for 0.5 <= *p* < 1 and *df* degrees of freedom.
+
+    The distribution function is the regularised incomplete beta function's closed finite sum for whole *df*
+    (Abramowitz and Stegun, 26.7.3 and 26.7.4), inverted by bisection.
+
+    Raises:
+        ValueError: *p* or *df* is out of range.
+    """
+    if not 0.5 <= p < 1 or df < 1:
+        raise ValueError(f"no t quantile for p={p}, df={df}")
+    low, high = 0.0, 1.0
+    while _t_distribution(high, df) < p:
+        high *= 2
+    for _ in range(100):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _t_distribution(middle, df) < p else (low, middle)
+    return (low + high) / 2
+
+
+def _t_distribution(t: float, df: int) -> float:
+    theta = math.atan(t / math.sqrt(df))
+    cosine, sine = math.cos(theta), math.sin(theta)
+    if df % 2:
+        term, total = cosine, cosine if df > 1 else 0.0
+        for k in range(3, df - 1, 2):
+            term *= cosine * cosine * (k - 1) / k
+            total += term
+        inside = 2 / math.pi * (theta + sine * total)
+    else:
+        term = total = 1.0
+        for k in range(2, df - 1, 2):
+            term *= cosine * cosine * (k - 1) / k
+            total += term
+        inside = sine * total
+    return (1 + inside) / 2
+
+
+def paired_interval(ours: Sequence[float], theirs: Sequence[float], level: float = 0.95) -> Interval:
+    """Return mean and confidence interval of ``ours[i] - theirs[i]``.
+
+    Raises:
+        ValueError: the lengths differ or there are fewer than two pairs.
+    """
+    if len(ours) != len(theirs) or len(ours) < 2:
+        raise ValueError(f"an interval needs two pairs or more, not {len(ours)} and {len(theirs)} values")
+    differences = [a - b for a, b in zip(ours, theirs, strict=True)]
+    mean = statistics.fmean(differences)
+    half = t_quantile((1 + level) / 2, len(differences) - 1) * statistics.stdev(differences)
+    half /= math.sqrt(len(differences))
+    return Interval(mean, mean - half, mean + half)
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """Return the value at *share* (0 to 1) of the sorted values, interpolated."""
+    ordered = sorted(values)
+    place = share * (len(ordered) - 1)
+    below = math.floor(place)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (ordered[above] - ordered[below]) * (place - below)
+
+
+def order_of(pairs: int) -> list[tuple[str, str]]:
+    """Return which proxy goes first in each pair: AB, BA, AB, BA …"""
+    return [(WITH, WITHOUT) if n % 2 == 0 else (WITHOUT, WITH) for n in range(pairs)]
+
+
+def sequence(pair: int, requests: int, tokens: int) -> list[tuple[bytes, dict[str, str]]]:
+    """Return bodies and headers of one block: sessions that each grow by one tool call a request.
+
+    The same *pair* always gives the same bytes; no two pairs share a session.
+    """
+    chooser = random.Random(pair)
+    out: list[tuple[bytes, dict[str, str]]] = []
+    for session in range(math.ceil(requests / STEPS)):
+        steps = min(STEPS, requests - session * STEPS)
+        rounds = (MESSAGES - 2) // 2
+        words = tokens // (rounds + STEPS // 2) - _ROUND_TOKENS
+        messages: list[dict[str, Any]] = [
+            {"role": "system", "content": "You are a coding agent. " * 20},
+            {"role": "user", "content": f"task {pair}.{session}: {_text(chooser, words)}"},
+        ]
+        for n in range(rounds):
+            messages += _tool_round(chooser, n, words)
+        headers = {
+            "User-Agent": "opencode/1.3.4 ai-sdk/provider-utils/4.0.1",
+            "x-session-id": f"ses_throughput_{pair:05d}_{session:03d}",
+        }
+        for step in range(steps):
+            body = {
+                "model": "coder-large",
+                "messages": messages,
+                "stream": True,
+                "max_tokens": OUTPUT_TOKENS,
+            }
+            out.append((json.dumps(body).encode(), headers))
+            messages += _tool_round(chooser, rounds + step, words)
+    return out
+
+
+def _tool_round(chooser: random.Random, n: int, words: int) -> list[dict[str, Any]]:
+    function = {"name": "read", "arguments": json.dumps({"path": f"src/part_{n}.py"})}
+    call = {"id": f"call_{n}", "type": "function", "function": function}
+    return [
+        {"role": "assistant", "content": f"step {n}", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": f"call_{n}", "content": _text(chooser, words)},
+    ]
+
+
+def _text(chooser: random.Random, words: int) -> str:
+    return " ".join(chooser.choices(_WORDS, k=words))
+
+
+def process_clock(pid: int) -> int:
+    """Return the id of the kernel's CPU clock of a process, for ``time.clock_gettime`` (Linux)."""
+    return (~pid << 3) | 2
+
+
+def ticks_s(stat: str) -> float:
+    """Return user plus system seconds from the text of ``/proc/<pid>/stat``."""
+    fields = stat.rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS
+
+
+def run_block(proxy: ProxyService, requests: list[tuple[bytes, dict[str, str]]], rest_s: float) -> Block:
+    """Send the requests one after another, rest, and return what it cost.
+
+    Raises:
+        RuntimeError: an answer was not a complete stream.
+    """
+    clock, stat = process_clock(proxy.pid), Path(f"/proc/{proxy.pid}/stat")
+    walls = []
+    connection = http.client.HTTPConnection("127.0.0.1", proxy.port, timeout=60)
+    try:
+        ticks, cpu = ticks_s(stat.read_text()), time.clock_gettime(clock)
+        for body, headers in requests:
+            began = time.perf_counter()
+            connection.request(
+                "POST",
+                "/v1/chat/completions",
+                body,
+                {**headers, **proxy.headers, "Content-Type": "application/json"},
+            )
+            response = connection.getresponse()
+            answer = response.read()
+            walls.append(time.perf_counter() - began)
+            if response.status != 200 or b"[DONE]" not in answer[-64:]:
+                raise RuntimeError(f"the proxy answered {response.status}: {answer[:300]!r}")
+        time.sleep(rest_s)
+        cpu = time.clock_gettime(clock) - cpu
+        return Block(cpu, ticks_s(stat.read_text()) - ticks, walls)
+    finally:
+        connection.close()
+
+
+def write_config(source: Path, target: Path, *, plugin: bool) -> None:
+    """Write a variant of config.yaml without a database, and without callbacks unless *plugin*."""
+    import yaml
+
+    config = yaml.safe_load(source.read_text(encoding="utf-8"))
+    config["general_settings"].pop("database_url", None)
+    config["general_settings"].pop("proxy_batch_write_at", None)
+    if not plugin:
+        config["litellm_settings"].pop("callbacks")
+    target.write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
+
+
+def measure(options: argparse.Namespace, work: Path) -> tuple[Samples, dict[str, Any]]:
+    """Run the blocks; return the samples and checks of what was really measured."""
+    from deploy.local.engine_process import EngineProcess
+    from deploy.local.process import StackError
+    from deploy.local.proxy import ProxyService
+    from deploy.local.services import RedisService
+
+    samples = Samples(options.requests)
+    proxies: dict[str, ProxyService] = {}
+    with ExitStack() as stack:
+        print("starting Redis, the stand-in engine and two proxies", file=sys.stderr, flush=True)
+        redis = stack.enter_context(RedisService(work))
+        engine = stack.enter_context(EngineProcess(work, speed_up=1000.0))
+        for side in (WITHOUT, WITH):
+            name = side.replace(" ", "-")
+            config = work / f"{name}.yaml"
+            write_config(ROOT / "config.yaml", config, plugin=side == WITH)
+            proxies[side] = stack.enter_context(
+                ProxyService(
+                    config, work, redis_url=redis.url, env=engine.proxy_environment, cwd=ROOT, name=name
+                )
+            )
+        pairs = options.blocks // 2
+        for number, order in enumerate(order_of(_WARM_UP_PAIRS + pairs)):
+            requests = sequence(number, options.requests, options.tokens)
+            gc.collect()
+            for side in order:
+                try:
+                    block = run_block(proxies[side], requests, options.rest)
+                except (OSError, http.client.HTTPException) as error:
+                    # Without this the death of a proxy would look like a cheap block or a stack trace.
+                    raise StackError(
+                        f"the proxy {side} broke off: {error}; log: {proxies[side].log}"
+                    ) from None
+                if number >= _WARM_UP_PAIRS:
+                    samples.blocks[side].append(block)
+            if number >= _WARM_UP_PAIRS:
+                ours, theirs = (samples.per_request_ms(side)[-1] for side in (WITH, WITHOUT))
+                print(
+                    f"pair {number + 1 - _WARM_UP_PAIRS:>3} of {pairs}   {WITH} {ours:7.2f}   "
+                    f"{WITHOUT} {theirs:7.2f}   added {ours - theirs:6.2f}   ms CPU",
+                    flush=True,
+                )
+        checks = _checks(engine.url, redis.url, (pairs + _WARM_UP_PAIRS) * options.requests)
+    return samples, checks
+
+
+def _checks(engine_url: str, redis_url: str, requests_each: int) -> dict[str, Any]:
+    """Return what engine and stream say about the run, so that nobody takes a silent plugin for a cheap one.
+
+    Raises:
+        RuntimeError: the plugin did not record every request, or the engine did not see every one.
+    """
+    import urllib.request
+
+    import redis
+
+    from gateway_plugin.event import STREAM_KEY
+
+    with urllib.request.urlopen(f"{engine_url}/ground-truth", timeout=30) as answer:
+        truth = [json.loads(line) for line in answer.read().splitlines() if line.strip()]
+    deadline = time.monotonic() + 10
+    finals = 0
+    with redis.Redis.from_url(redis_url) as client:
+        while finals < requests_each and time.monotonic() < deadline:
+            entries = client.xrange(STREAM_KEY)
+            finals = sum(1 for _, e in entries if json.loads(e[b"e"]).get("outcome") == "success")
+            time.sleep(0.2)
+    if finals != requests_each or len(truth) != 2 * requests_each:
+        raise RuntimeError(
+            f"{requests_each} requests were sent to each proxy, but the plugin recorded {finals} "
+            f"and the engine served {len(truth)} of both"
+        )
+    return {
+        "input_tokens_mean": round(statistics.fmean(r["input_tokens"] for r in truth)),
+        "output_tokens_mean": round(statistics.fmean(r["output_tokens"] for r in truth), 1),
+        "recorded_by_plugin": finals,
+    }
+
+
+def verdict(samples: Samples, target_ms: float = TARGET_MS) -> dict[str, Any]:
+    """Return every figure with the target; ``met`` is decided on the upper end of the interval."""
+    ours, theirs = samples.per_request_ms(WITH), samples.per_request_ms(WITHOUT)
+    added = paired_interval(ours, theirs)
+    base = statistics.fmean(theirs)
+    result: dict[str, Any] = {
+        "pairs": len(ours),
+        "requests_per_block": samples.requests,
+        "cpu_ms": {WITH: round(statistics.fmean(ours), 3), WITHOUT: round(base, 3)},
+        "added_ms": round(added.mean, 3),
+        "added_ms_low": round(added.low, 3),
+        "added_ms_high": round(added.high, 3),
+        "added_share": round(added.mean / base, 4),
+        "added_median_ms": round(statistics.median(a - b for a, b in zip(ours, theirs, strict=True)), 3),
+        "level": 0.95,
+    }
+    for side, name in ((WITH, "with"), (WITHOUT, "without")):
+        blocks = samples.blocks[side]
+        walls = [wall * 1e3 for block in blocks for wall in block.walls_s]
+        result[f"wall_ms_{name}"] = {p: round(percentile(walls, int(p[1:]) / 100), 2) for p in ("p50", "p95")}
+        per_tick = sum(block.ticks_s for block in blocks) / len(blocks) / samples.requests * 1e3
+        result[f"proc_stat_ms_{name}"] = round(per_tick, 3)
+    result |= {"target_ms": target_ms, "decided_on": "added_ms_high", "met": added.high <= target_ms}
+    return result
+
+
+def table(result: dict[str, Any]) -> str:
+    """Return the figures for a reader."""
+    rows = [f"{'per request':<14}{'CPU ms':>10}{'wall p50 ms':>14}{'wall p95 ms':>14}"]
+    for side, name in ((WITHOUT, "without"), (WITH, "with")):
+        wall = result[f"wall_ms_{name}"]
+        rows.append(f"{side:<14}{result['cpu_ms'][side]:>10.2f}{wall['p50']:>14.2f}{wall['p95']:>14.2f}")
+    rows.append(
+        f"added: {result['added_ms']:.2f} ms CPU ({result['added_share']:.1%}), 95 % interval "
+        f"{result['added_ms_low']:.2f} to {result['added_ms_high']:.2f}, "
+        f"{result['pairs']} pairs of blocks of {result['requests_per_block']} requests"
+    )
+    word = "met" if result["met"] else "missed"
+    rows.append(f"target: upper end of the interval at most {result['target_ms']} ms: {word}")
+    return "\n".join(rows)
+
+
+def parse(argv: list[str] | None) -> argparse.Namespace:
+    """Return the options; unusable ones end the program with exit code 2."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--blocks", type=int, default=48, help="measured blocks, a multiple of 4 (ABBA)")
+    parser.add_argument("--requests", type=int, default=20, help="requests of a block")
+    parser.add_argument("--tokens", type=int, default=68_000, help="tokens of a prompt, about")
+    parser.add_argument("--rest", type=float, default=_REST_S, help="seconds of rest that end a block")
+    parser.add_argument("--target-ms", type=float, default=TARGET_MS, help="largest CPU to add")
+    parser.add_argument("--work", type=Path, help="existing folder to keep the logs in")
+    options = parser.parse_args(argv)
+    if options.blocks < 4 or options.blocks % 4:
+        parser.error(f"--blocks must be a positive multiple of 4 (ABBA), not {options.blocks}")
+    if options.requests < 1:
+        parser.error(f"--requests must be 1 or more, not {options.requests}")
+    if options.tokens < 8_000:
+        parser.error(f"--tokens must be 8000 or more for {MESSAGES} messages, not {options.tokens}")
+    if not 0 <= options.rest < math.inf:
+        parser.error(f"--rest must be 0 or more seconds, not {options.rest}")
+    return options
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the benchmark; return 0 when the target is met, 1 when not, 3 when something did not start."""
+    options = parse(argv)
+    from deploy.local.process import StackError
+
+    began = time.monotonic()
+    # A folder of its own for each run: what an earlier engine left in its log would be read as this one's.
+    work = Path(tempfile.mkdtemp(prefix="agentwatt-throughput-", dir=options.work))
+    try:
+        samples, checks = measure(options, work)
+    except StackError as error:
+        print(f"proxy_throughput: {error}", file=sys.stderr)
+        return 3
+    finally:
+        if options.work is None:
+            shutil.rmtree(work, ignore_errors=True)
+    result = verdict(samples, options.target_ms) | checks
+    result["seconds"] = round(time.monotonic() - began, 1)
+    print(table(result))
+    print(json.dumps(result))
+    return 0 if result["met"] else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,150 @@
+"""Tool-call lineage: whose answer the results in a request belong to (evidence E2).
+
+A model names every tool call with an id, and the client sends the id back with the result. The ids of an
+answer are remembered with the place of the call that gave it, so that a later request that names no session
+or turn is known by the results it carries: whatever became of its head or its history, it goes on where that
+call stood.
+
+Some engines only number their tool calls (``functions.read:0``), so an id that looks numbered is not used,
+and one that two sessions of a user were given is never used again. Ids are kept as seeded 64-bit digests
+together with the user, so no user's id finds another's session. The memory is this worker's and bounded.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Final
+
+import xxhash
+
+#: Ids remembered per worker (about 250 bytes each): an hour of ten calls a second.
+MAX_IDS: Final = 50_000
+#: A request is read back this many messages and results, and an answer this many tool calls, no further.
+_MAX_MESSAGES: Final = 200
+_MAX_RESULTS: Final = 16
+_MAX_CALLS: Final = 128
+_MAX_ID_CHARS: Final = 512
+#: A counter behind a name, or a word: the same id is given again in other sessions.
+_NUMBERED: Final = re.compile(r".*[_.:#/-]\d{1,4}|[a-z_.:-]*\d{0,4}", re.DOTALL)
+#: Items of the Responses API by which the model calls a tool of the client.
+_CALL_ITEMS: Final = frozenset({"function_call", "custom_tool_call", "local_shell_call", "computer_call"})
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where the call stood whose answer named a tool call."""
+
+    session_key: str
+    session_id: str | None
+    agent_id: str
+    agent_kind: str
+    turn_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Descent:
+    """The call that a request goes on from.
+
+    ``direct`` says that the results stand behind the last answer in the request, so that the request goes on
+    with the very turn of *origin*; else they are part of its history and tell session and agent only.
+    """
+
+    origin: Origin
+    direct: bool
+
+
+class Lineage:
+    """Bounded memory of tool-call ids. Single-threaded: used on the event loop only."""
+
+    def __init__(self, seed: int, max_ids: int = MAX_IDS) -> None:
+        self._seed = seed
+        self._max = max_ids
+        #: None stands for an id that more than one session was given.
+        self._origins: OrderedDict[int, Origin | None] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._origins)
+
+    def remember(self, user: str, ids: Iterable[str], origin: Origin) -> None:
+        """Remember the *ids* of the tool calls in an answer given to *user*."""
+        for value in islice(ids, _MAX_CALLS):
+            if len(value) > _MAX_ID_CHARS or _NUMBERED.fullmatch(value):
+                continue
+            key = self._key(user, value)
+            known = self._origins.get(key, origin)
+            shared = known is None or known.session_key != origin.session_key
+            self._origins[key] = None if shared else origin
+            self._origins.move_to_end(key)
+        while len(self._origins) > self._max:
+            self._origins.popitem(last=False)
+
+    def descent(self, user: str, items: Sequence[Any]) -> Descent | None:
+        """Return what the newest tool results of a known origin in *items* tell, None without any."""
+        if not self._origins:
+            return None
+        for value, direct in islice(_result_ids(items), _MAX_RESULTS):
+            if len(value) <= _MAX_ID_CHARS:
+                origin = self._origins.get(self._key(user, value))
+                if origin is not None:
+                    return Descent(origin, direct)
+        return None
+
+    def _key(self, user: str, value: str) -> int:
+        raw = f"{len(user)}:{user}{value}".encode("utf-8", "surrogatepass")
+        return xxhash.xxh3_64_intdigest(raw, self._seed)
+
+
+def _result_ids(items: Sequence[Any]) -> Iterator[tuple[str, bool]]:
+    """Yield the ids of the tool results in *items*, newest first, and whether no answer follows them."""
+    direct = True
+    for item in islice(reversed(items), _MAX_MESSAGES):
+        if not isinstance(item, Mapping):
+            continue
+        role = item.get("role")
+        kind = item.get("type")
+        if role == "assistant" or (isinstance(kind, str) and (kind in _CALL_ITEMS or kind == "reasoning")):
+            direct = False
+            continue
+        if role == "tool" or (isinstance(kind, str) and kind.endswith("_call_output")):
+            value = item.get("tool_call_id") if role == "tool" else item.get("call_id")
+            if isinstance(value, str):
+                yield value, direct
+            continue
+        content = item.get("content")
+        if role == "user" and isinstance(content, list):
+            for part in reversed(content):
+                if isinstance(part, Mapping) and part.get("type") == "tool_result":
+                    value = part.get("tool_use_id")
+                    if isinstance(value, str):
+                        yield value, direct
+
+
+def tool_call_ids(answer: object) -> tuple[str, ...]:
+    """Return the ids of the tool calls in an answer of any of the three APIs, as object or as dict.
+
+    Never raises on an odd answer: what is not there is not returned.
+    """
+    answer = _get(answer, "response") or answer  # the closing event of a Responses stream
+    found = []
+    for choice in _list(_get(answer, "choices")):
+        for call in _list(_get(_get(choice, "message"), "tool_calls")):
+            found.append(_get(call, "id"))
+    for block in _list(_get(answer, "content")):
+        if _get(block, "type") == "tool_use":
+            found.append(_get(block, "id"))
+    for item in _list(_get(answer, "output")):
+        if _get(item, "type") in _CALL_ITEMS:
+            found.append(_get(item, "call_id"))
+    return tuple(value for value in found[:_MAX_CALLS] if isinstance(value, str) and value)
+
+
+def _get(value: object, name: str) -> Any:
+    return value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
+
+
+def _list(value: object) -> Sequence[Any]:
+    return value[:_MAX_CALLS] if isinstance(value, (list, tuple)) else ()
