@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import yaml
 from dashboards.src import check, exported, gate, lint, queries
 from deploy.local.engine.power import PowerModel
 from gateway_plugin.sinks import metric_table
+from pipeline.export_tables import TABLES
 
 SHARED = Path(__file__).parents[2].parent / "shared"
 
@@ -221,3 +223,14 @@ def test_an_unknown_variable_is_no_query() -> None:
         queries.filled('up{cluster="$cluster"}')
     with pytest.raises(ValueError, match="unknown macro"):
         queries.filled_sql("SELECT $__interval", "a", "b", ())
+
+
+def test_the_documentation_lists_every_dashboard_alert_and_table() -> None:
+    text = (queries.ROOT.parent / "docs" / "dashboards.md").read_text(encoding="utf-8")
+    alerts = {rule.name: rule.document["labels"]["severity"] for rule in queries.rules() if rule.alert}
+    listed = dict(re.findall(r"^\| (Agentwatt\w+) \|.*\| (\w+) \|$", text, re.MULTILINE))
+    assert listed == alerts
+    for table in TABLES:
+        assert f"`{table.name}`" in text
+    for board in queries.dashboards().values():
+        assert f"| {board['title'].removeprefix('agentwatt / ')} |" in text
