@@ -14,6 +14,8 @@ from dashboards.src import check, exported, gate, lint, queries
 from deploy.local.engine.power import PowerModel
 from gateway_plugin.sinks import metric_table
 from pipeline.export_tables import TABLES
+from pipeline.sizing import deployed
+from pipeline.sizing.evidence import Evidence
 
 SHARED = Path(__file__).parents[2].parent / "shared"
 
@@ -234,3 +236,9 @@ def test_the_documentation_lists_every_dashboard_alert_and_table() -> None:
         assert f"`{table.name}`" in text
     for board in queries.dashboards().values():
         assert f"| {board['title'].removeprefix('agentwatt / ')} |" in text
+
+
+def test_the_plans_own_check_of_dashboards_finds_no_renamed_metric_in_ours() -> None:
+    files = [p for p in queries.ROOT.rglob("*") if p.suffix in {".json", ".yaml"}]
+    texts = tuple((p.name, p.read_text(encoding="utf-8")) for p in files)
+    assert deployed.renames(Evidence(dashboards=texts))[0] == "pass"

@@ -91,3 +91,14 @@ def test_the_objects_for_the_operator_wrap_the_same_groups(tmp_path: Path) -> No
         assert written["kind"] == "PrometheusRule"
         assert written["metadata"]["labels"]["release"] == "monitoring"
         assert written["spec"] == documents[path.name]
+
+
+@needs_promtool
+def test_the_alerts_hold_for_engines_under_their_former_names_as_well(tmp_path: Path) -> None:
+    text = (TESTS / "alerts.yaml").read_text(encoding="utf-8")
+    assert "vllm:kv_cache_usage_perc" in text
+    document = yaml.safe_load(text.replace("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc"))
+    document["rule_files"] = [str((TESTS / path).resolve()) for path in document["rule_files"]]
+    path = tmp_path / "former.yaml"
+    path.write_text(yaml.safe_dump(document), encoding="utf-8")
+    assert "SUCCESS" in promtool("test", "rules", str(path))
