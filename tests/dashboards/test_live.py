@@ -12,7 +12,7 @@ import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +41,7 @@ class Live:
     """A Prometheus that has scraped working services."""
 
     url: str
+    answers: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
 
     def query(self, expression: str) -> list[dict[str, Any]]:
         """Return the result of an instant query."""
@@ -108,13 +109,16 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
                     done.result()
             rules = ("job:agentwatt_open_calls:avg5m", "board:dcgm_power:watts")
             _until(lambda: all(server.query(rule) for rule in rules))
-            yield server
+        # At once, while the last calls lie within the window, whatever the order of the tests.
+        for expression in check.live_expressions(window=WINDOW):
+            server.answers[expression.expression] = server.query(expression.expression)
+        yield server
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def answers(live: Live) -> dict[str, list[dict[str, Any]]]:
-    """Return the answer to each expression, all asked while the last calls lie within the window."""
-    return {e.expression: live.query(e.expression) for e in check.live_expressions(window=WINDOW)}
+    """Return the answer to each expression."""
+    return live.answers
 
 
 def _prometheus(work: Path, proxy_port: int, engine_metrics: str) -> Any:
