@@ -291,11 +291,18 @@ def _telemetry() -> list[Panel]:
         ),
         lines(
             "Streams remembered",
-            "Sessions and agents whose prefixes are remembered, and records on disk in bytes ÷ 1000.",
+            "Sessions and agents whose prefixes are remembered by all workers.",
             "short",
             Query("sum(agentwatt_state_streams{@})", "streams"),
-            Query("sum(agentwatt_spool_bytes{@}) / 1000", "spool, kB"),
             low=0,
             link="prefix",
+        ),
+        lines(
+            "Spool on disk",
+            "Bytes of event records on disk. At spool_max_bytes of a worker the oldest are dropped.",
+            "bytes",
+            Query("sum by (instance) (agentwatt_spool_bytes{@})", "{{instance}}"),
+            low=0,
+            link="overview",
         ),
     ]

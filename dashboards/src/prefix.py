@@ -88,10 +88,6 @@ def _rows() -> list[Row]:
                         - sum(rate(agentwatt_prefix_realised_tokens_total{@}[@]))""",
                         "tokens/s computed again",
                     ),
-                    Query(
-                        'sum(rate(agentwatt_calls_total{@,initiator="user"}[@])) * 1000',
-                        "user turns/s × 1000",
-                    ),
                     link="sizing",
                 ),
             ],

@@ -1,0 +1,107 @@
+"""What is committed is what the builders make, and what everybody expects of a dashboard file."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dashboards.src import build, frame, queries
+from dashboards.src.panels import promql
+
+BOARDS = queries.dashboards()
+
+
+def test_committed_dashboards_are_what_the_builders_make() -> None:
+    assert build.drift() == []
+
+
+def test_a_changed_a_missing_and_a_stray_file_are_drift(tmp_path: Path) -> None:
+    assert build.main(["--out", str(tmp_path)]) == 0
+    assert build.main(["--check", "--out", str(tmp_path)]) == 0
+    (tmp_path / "power.json").unlink()
+    (tmp_path / "stray.json").write_text("{}", encoding="utf-8")
+    changed = json.loads((tmp_path / "engines.json").read_text(encoding="utf-8"))
+    changed["title"] = "other"
+    (tmp_path / "engines.json").write_text(json.dumps(changed), encoding="utf-8")
+    assert build.drift(tmp_path) == ["engines.json", "power.json", "stray.json"]
+    assert build.main(["--check", "--out", str(tmp_path)]) == 1
+
+
+def test_building_twice_gives_the_same_bytes() -> None:
+    assert build.render() == build.render()
+
+
+@pytest.mark.parametrize("name", sorted(frame.BOARDS))
+def test_identity_and_settings_of_a_dashboard(name: str) -> None:
+    board = BOARDS[f"{name}.json"]
+    assert (board["uid"], board["title"]) == frame.BOARDS[name]
+    assert "id" not in board
+    assert board["timezone"] == "utc"
+    assert frame.TAG in board["tags"]
+    assert len(board["description"]) > 40
+    assert board["links"][0]["type"] == "dashboards"
+    assert board["links"][0]["keepTime"]
+
+
+@pytest.mark.parametrize("name", sorted(BOARDS))
+def test_panels_have_own_ids_titles_and_places(name: str) -> None:
+    panels = BOARDS[name]["panels"]
+    ids = Counter(p["id"] for p in panels)
+    assert max(ids.values()) == 1
+    titles = Counter(p["title"] for p in panels)
+    assert max(titles.values()) == 1
+    taken: set[tuple[int, int]] = set()
+    for panel in panels:
+        place = panel["gridPos"]
+        assert place["x"] + place["w"] <= 24
+        cells = {
+            (x, y)
+            for x in range(place["x"], place["x"] + place["w"])
+            for y in range(place["y"], place["y"] + place["h"])
+        }
+        assert not cells & taken, panel["title"]
+        taken |= cells
+
+
+def test_every_panel_leads_to_another_dashboard_and_keeps_time_and_variables() -> None:
+    for board in BOARDS.values():
+        for panel in queries.panels(board):
+            (link,) = panel["links"]
+            assert "${__url_time_range}" in link["url"]
+            assert "${__all_variables}" in link["url"]
+
+
+def test_descriptions_say_more_than_their_titles() -> None:
+    for board in BOARDS.values():
+        for panel in queries.panels(board):
+            assert len(panel["description"]) >= 30, panel["title"]
+            assert panel["description"].rstrip().endswith("."), panel["title"]
+
+
+def test_no_data_source_is_fixed() -> None:
+    def walk(value: Any) -> None:
+        if isinstance(value, dict):
+            if "uid" in value and "type" in value:
+                assert value["uid"].startswith("${"), value
+            for member in value.values():
+                walk(member)
+        elif isinstance(value, list):
+            for member in value:
+                walk(member)
+
+    for board in BOARDS.values():
+        walk(board["panels"])
+        walk(board["templating"])
+
+
+def test_the_shorthand_of_queries_is_written_out() -> None:
+    assert promql('a{@,b="c"}[@]  /\n d{@m}[@]') == (
+        'a{job=~"$job",instance=~"$instance",b="c"}[$__rate_interval] / '
+        'd{job=~"$job",instance=~"$instance",model_name=~"$model"}[$__rate_interval]'
+    )
+    for query in queries.of_panels():
+        assert "@" not in query.text, query.where
