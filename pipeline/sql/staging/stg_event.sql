@@ -1,97 +1,134 @@
 -- stg_event: one record per event id out of the raw open and final records.
 -- Grain: event_id.
--- Sources: raw_event (every record as it was collected, duplicates included).
--- Meaning: what a call was and how it ended comes from its highest-ranked record (success > failure >
---   rejected > aborted > open; a final record before an open one, then the last collected). Who sent it may
---   come from any of its records, the highest-ranked that knows it.
-WITH ranked AS (
+-- Sources: raw_event (every record as it was collected, duplicates included; record_number tells them apart),
+--   stg_record.
+-- Meaning: what a call was and how it ended comes from its highest-ranked record. Who sent it may come from
+--   any of its records, the highest-ranked that knows it.
+WITH more AS (
   SELECT
-    r.*,
-    CASE r.outcome
-      WHEN 'success' THEN 4 WHEN 'failure' THEN 3 WHEN 'rejected' THEN 2 WHEN 'aborted' THEN 1 ELSE 0
-    END AS outcome_rank,
-    ROW_NUMBER() OVER (
-      PARTITION BY r.event_id
-      ORDER BY
-        CASE r.outcome
-          WHEN 'success' THEN 4 WHEN 'failure' THEN 3 WHEN 'rejected' THEN 2 WHEN 'aborted' THEN 1 ELSE 0
-        END,
-        CASE r.stage WHEN 'final' THEN 1 ELSE 0 END,
-        r.collected_at,
-        r.stream_id
-    ) AS seniority,
-    COUNT(*) OVER (PARTITION BY r.event_id) AS record_count
-  FROM raw_event AS r
-  WHERE r.event_id IS NOT NULL AND r.started_us IS NOT NULL
+    r.event_id,
+    ARG_MAX(r.session_key, k.seniority) AS session_key,
+    ARG_MAX(r.session_id, k.seniority) AS session_id,
+    ARG_MAX(r.session_source, k.seniority) AS session_source,
+    ARG_MAX(r.session_evidence, k.seniority) AS session_evidence,
+    ARG_MAX(r.agent_id, k.seniority) AS agent_id,
+    ARG_MAX(r.agent_kind, k.seniority) AS agent_kind,
+    ARG_MAX(r.parent_agent_id, k.seniority) AS parent_agent_id,
+    ARG_MAX(r.turn_id, k.seniority) AS turn_id,
+    ARG_MAX(r.turn_index, k.seniority) AS turn_index,
+    ARG_MAX(r.call_index, k.seniority) AS call_index,
+    ARG_MAX(r.turn_evidence, k.seniority) AS turn_evidence,
+    ARG_MAX(r.initiator, k.seniority) AS initiator,
+    ARG_MAX(r.client, k.seniority) AS client,
+    ARG_MAX(r.client_version, k.seniority) AS client_version,
+    ARG_MAX(r.user_hash, k.seniority) AS user_hash,
+    ARG_MAX(r.user_source, k.seniority) AS user_source,
+    ARG_MAX(r.key_alias, k.seniority) AS key_alias,
+    ARG_MAX(r.team_id, k.seniority) AS team_id,
+    ARG_MAX(r.route, k.seniority) AS route,
+    ARG_MAX(r.call_type, k.seniority) AS call_type,
+    ARG_MAX(r.model_group, k.seniority) AS model_group,
+    ARG_MAX(r.model, k.seniority) AS model,
+    ARG_MAX(r.deployment_id, k.seniority) AS deployment_id,
+    ARG_MAX(r.provider, k.seniority) AS provider,
+    ARG_MAX(r.litellm_call_id, k.seniority) AS litellm_call_id,
+    ARG_MAX(r.litellm_version, k.seniority) AS litellm_version,
+    ARG_MAX(r.plugin_version, k.seniority) AS plugin_version,
+    ARG_MAX(r.message_count, k.seniority) AS message_count,
+    ARG_MAX(r.prompt_bytes, k.seniority) AS prompt_bytes,
+    ARG_MAX(r.shared_bytes, k.seniority) AS shared_bytes,
+    ARG_MAX(r.prefix_steps, k.seniority) AS prefix_steps,
+    ARG_MAX(r.break_reason, k.seniority) AS break_reason,
+    ARG_MAX(r.idle_ms, k.seniority) AS idle_ms,
+    ARG_MAX(r.tool_count, k.seniority) AS tool_count,
+    ARG_MAX(r.tools_bytes, k.seniority) AS tools_bytes,
+    ARG_MAX(r.state, k.seniority) AS state,
+    ARG_MAX(r.queue_ms, k.seniority) AS queue_ms,
+    ARG_MAX(r.pre_call_ms, k.seniority) AS pre_call_ms,
+    ARG_MAX(r.overhead_ms, k.seniority) AS overhead_ms,
+    ARG_MAX(r.plugin_ms, k.seniority) AS plugin_ms,
+    ARG_MAX(r.tool_ms, k.seniority) AS tool_ms,
+    ARG_MAX(r.count_ms, k.seniority) AS count_ms,
+    ARG_MAX(r.count_calls, k.seniority) AS count_calls
+  FROM stg_record AS k
+  JOIN raw_event AS r ON r.record_number = k.record_number
+  WHERE k.needs_more = 1
+  GROUP BY r.event_id
 )
 SELECT
-  event_id,
-  MAX(record_count) AS record_count,
-  MAX(outcome_rank) AS outcome_rank,
-  MIN(started_us) AS started_us,
-  MAX(CASE WHEN seniority = record_count THEN outcome END) AS outcome,
-  MAX(CASE WHEN seniority = record_count THEN ended_us END) AS ended_us,
-  MAX(CASE WHEN seniority = record_count THEN duration_ms END) AS duration_ms,
-  MAX(CASE WHEN seniority = record_count THEN ttft_ms END) AS ttft_ms,
-  MAX(CASE WHEN seniority = record_count THEN input_tokens END) AS input_tokens,
-  MAX(CASE WHEN seniority = record_count THEN cached_tokens END) AS cached_tokens,
-  MAX(CASE WHEN seniority = record_count THEN cache_write_tokens END) AS cache_write_tokens,
-  MAX(CASE WHEN seniority = record_count THEN output_tokens END) AS output_tokens,
-  MAX(CASE WHEN seniority = record_count THEN reasoning_tokens END) AS reasoning_tokens,
-  MAX(CASE WHEN seniority = record_count THEN usage_source END) AS usage_source,
-  MAX(CASE WHEN seniority = record_count THEN error_class END) AS error_class,
-  MAX(CASE WHEN seniority = record_count THEN status_code END) AS status_code,
-  MAX(CASE WHEN seniority = record_count THEN attempts END) AS attempts,
-  MAX(CASE WHEN seniority = record_count AND response_cache_hit THEN 1
-           WHEN seniority = record_count AND response_cache_hit IS NOT NULL THEN 0 END) AS response_cache_hit,
-  MAX(CASE WHEN degraded THEN 1 ELSE 0 END) AS degraded,
-  MAX(CASE WHEN service_key THEN 1 WHEN service_key IS NOT NULL THEN 0 END) AS service_key,
-  ARG_MAX(session_key, seniority) AS session_key,
-  ARG_MAX(session_id, seniority) AS session_id,
-  ARG_MAX(session_source, seniority) AS session_source,
-  ARG_MAX(session_evidence, seniority) AS session_evidence,
-  ARG_MAX(agent_id, seniority) AS agent_id,
-  ARG_MAX(agent_kind, seniority) AS agent_kind,
-  ARG_MAX(parent_agent_id, seniority) AS parent_agent_id,
-  ARG_MAX(turn_id, seniority) AS turn_id,
-  ARG_MAX(turn_index, seniority) AS turn_index,
-  ARG_MAX(call_index, seniority) AS call_index,
-  ARG_MAX(turn_evidence, seniority) AS turn_evidence,
-  ARG_MAX(initiator, seniority) AS initiator,
-  MAX(CASE WHEN compaction_hint THEN 1 WHEN compaction_hint IS NOT NULL THEN 0 END) AS compaction_hint,
-  ARG_MAX(client, seniority) AS client,
-  ARG_MAX(client_version, seniority) AS client_version,
-  ARG_MAX(user_hash, seniority) AS user_hash,
-  ARG_MAX(user_source, seniority) AS user_source,
-  ARG_MAX(key_alias, seniority) AS key_alias,
-  ARG_MAX(team_id, seniority) AS team_id,
-  ARG_MAX(route, seniority) AS route,
-  ARG_MAX(call_type, seniority) AS call_type,
-  MAX(CASE WHEN stream THEN 1 WHEN stream IS NOT NULL THEN 0 END) AS is_stream,
-  ARG_MAX(model_group, seniority) AS model_group,
-  ARG_MAX(model, seniority) AS model,
-  ARG_MAX(deployment_id, seniority) AS deployment_id,
-  ARG_MAX(provider, seniority) AS provider,
-  ARG_MAX(litellm_call_id, seniority) AS litellm_call_id,
-  ARG_MAX(litellm_version, seniority) AS litellm_version,
-  ARG_MAX(plugin_version, seniority) AS plugin_version,
-  ARG_MAX(message_count, seniority) AS message_count,
-  ARG_MAX(prompt_bytes, seniority) AS prompt_bytes,
-  ARG_MAX(shared_bytes, seniority) AS shared_bytes,
-  ARG_MAX(prefix_steps, seniority) AS prefix_steps,
-  ARG_MAX(break_reason, seniority) AS break_reason,
-  ARG_MAX(idle_ms, seniority) AS idle_ms,
-  ARG_MAX(previous_event_id, seniority) AS previous_event_id,
-  ARG_MAX(tool_count, seniority) AS tool_count,
-  ARG_MAX(tools_bytes, seniority) AS tools_bytes,
-  ARG_MAX(state, seniority) AS state,
-  MAX(CASE WHEN truncated THEN 1 WHEN truncated IS NOT NULL THEN 0 END) AS truncated,
-  ARG_MAX(queue_ms, seniority) AS queue_ms,
-  ARG_MAX(pre_call_ms, seniority) AS pre_call_ms,
-  ARG_MAX(overhead_ms, seniority) AS overhead_ms,
-  ARG_MAX(plugin_ms, seniority) AS plugin_ms,
-  ARG_MAX(tool_ms, seniority) AS tool_ms,
-  ARG_MAX(count_ms, seniority) AS count_ms,
-  ARG_MAX(count_calls, seniority) AS count_calls
-FROM ranked
-GROUP BY event_id
+  r.event_id,
+  r.record_number,
+  COALESCE(k.record_count, 1) AS record_count,
+  CASE r.outcome
+    WHEN 'success' THEN 4 WHEN 'failure' THEN 3 WHEN 'rejected' THEN 2 WHEN 'aborted' THEN 1 ELSE 0
+  END AS outcome_rank,
+  COALESCE(k.started_us, r.started_us) AS started_us,
+  r.outcome,
+  r.ended_us,
+  r.duration_ms,
+  r.ttft_ms,
+  r.input_tokens,
+  r.cached_tokens,
+  r.cache_write_tokens,
+  r.output_tokens,
+  r.reasoning_tokens,
+  r.usage_source,
+  r.error_class,
+  r.status_code,
+  r.attempts,
+  CASE WHEN r.response_cache_hit THEN 1 WHEN r.response_cache_hit IS NOT NULL THEN 0 END AS response_cache_hit,
+  COALESCE(k.degraded, CASE WHEN r.degraded THEN 1 ELSE 0 END) AS degraded,
+  COALESCE(k.service_key, CASE WHEN r.service_key THEN 1 WHEN r.service_key IS NOT NULL THEN 0 END) AS service_key,
+  COALESCE(k.compaction_hint, CASE WHEN r.compaction_hint THEN 1 WHEN r.compaction_hint IS NOT NULL THEN 0 END)
+    AS compaction_hint,
+  COALESCE(k.is_stream, CASE WHEN r.stream THEN 1 WHEN r.stream IS NOT NULL THEN 0 END) AS is_stream,
+  COALESCE(k.truncated, CASE WHEN r.truncated THEN 1 WHEN r.truncated IS NOT NULL THEN 0 END) AS truncated,
+  COALESCE(r.session_key, m.session_key) AS session_key,
+  COALESCE(r.session_id, m.session_id) AS session_id,
+  COALESCE(r.session_source, m.session_source) AS session_source,
+  COALESCE(r.session_evidence, m.session_evidence) AS session_evidence,
+  COALESCE(r.agent_id, m.agent_id) AS agent_id,
+  COALESCE(r.agent_kind, m.agent_kind) AS agent_kind,
+  COALESCE(r.parent_agent_id, m.parent_agent_id) AS parent_agent_id,
+  COALESCE(r.turn_id, m.turn_id) AS turn_id,
+  COALESCE(r.turn_index, m.turn_index) AS turn_index,
+  COALESCE(r.call_index, m.call_index) AS call_index,
+  COALESCE(r.turn_evidence, m.turn_evidence) AS turn_evidence,
+  COALESCE(r.initiator, m.initiator) AS initiator,
+  COALESCE(r.client, m.client) AS client,
+  COALESCE(r.client_version, m.client_version) AS client_version,
+  COALESCE(r.user_hash, m.user_hash) AS user_hash,
+  COALESCE(r.user_source, m.user_source) AS user_source,
+  COALESCE(r.key_alias, m.key_alias) AS key_alias,
+  COALESCE(r.team_id, m.team_id) AS team_id,
+  COALESCE(r.route, m.route) AS route,
+  COALESCE(r.call_type, m.call_type) AS call_type,
+  COALESCE(r.model_group, m.model_group) AS model_group,
+  COALESCE(r.model, m.model) AS model,
+  COALESCE(r.deployment_id, m.deployment_id) AS deployment_id,
+  COALESCE(r.provider, m.provider) AS provider,
+  COALESCE(r.litellm_call_id, m.litellm_call_id) AS litellm_call_id,
+  COALESCE(r.litellm_version, m.litellm_version) AS litellm_version,
+  COALESCE(r.plugin_version, m.plugin_version) AS plugin_version,
+  COALESCE(r.message_count, m.message_count) AS message_count,
+  COALESCE(r.prompt_bytes, m.prompt_bytes) AS prompt_bytes,
+  COALESCE(r.shared_bytes, m.shared_bytes) AS shared_bytes,
+  COALESCE(r.prefix_steps, m.prefix_steps) AS prefix_steps,
+  COALESCE(r.break_reason, m.break_reason) AS break_reason,
+  COALESCE(r.idle_ms, m.idle_ms) AS idle_ms,
+  COALESCE(r.tool_count, m.tool_count) AS tool_count,
+  COALESCE(r.tools_bytes, m.tools_bytes) AS tools_bytes,
+  COALESCE(r.state, m.state) AS state,
+  COALESCE(r.queue_ms, m.queue_ms) AS queue_ms,
+  COALESCE(r.pre_call_ms, m.pre_call_ms) AS pre_call_ms,
+  COALESCE(r.overhead_ms, m.overhead_ms) AS overhead_ms,
+  COALESCE(r.plugin_ms, m.plugin_ms) AS plugin_ms,
+  COALESCE(r.tool_ms, m.tool_ms) AS tool_ms,
+  COALESCE(r.count_ms, m.count_ms) AS count_ms,
+  COALESCE(r.count_calls, m.count_calls) AS count_calls
+FROM raw_event AS r
+LEFT JOIN stg_record AS k ON k.record_number = r.record_number
+LEFT JOIN more AS m ON m.event_id = r.event_id
+WHERE r.event_id IS NOT NULL
+  AND r.started_us IS NOT NULL
+  AND (k.record_number IS NULL OR k.seniority = k.record_count)
