@@ -136,15 +136,15 @@ class Outputs:
             if now >= sample_at:
                 sample_at = now + interval
                 with self._guard("watch"):
+                    while self._recorder is not None and self._recorder.close_stale():  # noqa: ASYNC110
+                        await asyncio.sleep(0)  # lets requests in, waits for nothing
                     self.tick()
                 if self._settings.db_connections and self.metrics is not None:
                     with self._guard("metrics"):
                         self.metrics.set(await proxy_gauges.db_connections(interval))
 
     def tick(self) -> None:
-        """Close stale calls, set the gauges, and bring the counters up to date."""
-        if self._recorder is not None:
-            self._recorder.close_stale()
+        """Set the gauges and bring the counters up to date."""
         if self.metrics is not None:
             with self._guard("metrics"):
                 self._sample(self.metrics)
