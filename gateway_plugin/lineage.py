@@ -20,7 +20,7 @@ from typing import Any, Final
 
 import xxhash
 
-from gateway_plugin.generations import Generations
+from gateway_plugin.recent import Recent
 
 #: Ids remembered per worker (about 250 bytes each): an hour of ten calls a second.
 MAX_IDS: Final = 50_000
@@ -64,7 +64,7 @@ class Lineage:
     def __init__(self, seed: int, max_ids: int = MAX_IDS) -> None:
         self._seed = seed
         #: None stands for an id that more than one session was given.
-        self._origins: Generations[int, Origin | None] = Generations(max_ids)
+        self._origins: Recent[int, Origin | None] = Recent(max_ids)
 
     def __len__(self) -> int:
         return len(self._origins)

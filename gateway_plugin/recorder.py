@@ -18,6 +18,7 @@ from gateway_plugin.call import Arrival, Ending, OpenCall, now_us
 from gateway_plugin.event import FIELD_NAMES, OUTCOME_RANK, SCHEMA_VERSION, new_event_id
 from gateway_plugin.hashing import Hasher
 from gateway_plugin.placement import Placement
+from gateway_plugin.recent import Recent
 from gateway_plugin.settings import PluginSettings
 from gateway_plugin.state import SessionState
 from gateway_plugin.text import storable
@@ -50,7 +51,7 @@ class Recorder:
         self._seed = seed
         self.placement = Placement(settings, hasher, seed=seed)
         self.open_calls: OrderedDict[str, OpenCall] = OrderedDict()
-        self._finished: OrderedDict[str, OpenCall] = OrderedDict()
+        self._finished: Recent[str, OpenCall] = Recent(_FINISHED_MAX)
         #: Calls without an end whose requests the proxy is done with, in the order in which they left.
         self._left: deque[str] = deque(maxlen=_OPEN_MAX)
         self.counts: Counter[str] = Counter()
@@ -156,9 +157,7 @@ class Recorder:
             self.placement.place(call, arrival, items, chain, opening)
         first_time = call.rank < 0
         call.rank = rank
-        self._finished[event_id] = call
-        while len(self._finished) > _FINISHED_MAX:
-            self._finished.popitem(last=False)
+        self._finished.put(event_id, call)
         self.open_calls.pop(event_id, None)
         self.placement.take_answer(call)
         record = call.final = self._final_record(call, ending)
