@@ -27,8 +27,10 @@ def test_constraint_files_hold_pins_and_no_download_addresses() -> None:
             assert re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.!+_-]+", line), (path.name, line)
 
 
-def test_the_lock_file_of_the_node_packages_holds_no_download_addresses() -> None:
-    text = (ROOT / "deploy/local/node/package-lock.json").read_text(encoding="utf-8")
+@pytest.mark.parametrize("folder", ["deploy/local/node", "dashboards/preview"])
+def test_the_lock_file_of_the_node_packages_holds_no_download_addresses(folder: str) -> None:
+    text = (ROOT / folder / "package-lock.json").read_text(encoding="utf-8")
+    assert '"integrity"' in text
     assert '"resolved"' not in text
 
 
