@@ -1,11 +1,18 @@
-"""In continuous integration a skipped test fails the run: all that the tests need is installed there."""
+"""What tests of every part share, and the rule that a skipped test fails continuous integration.
+
+Everything that the tests need is installed there, so a skip would hide that something was not tested.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from tests.browser import Browser
 
 #: Exit code of a run in which no test failed but some were skipped.
 SKIPPED = pytest.ExitCode.TESTS_FAILED
@@ -47,3 +54,17 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     succeeded = session.exitstatus == pytest.ExitCode.OK
     if succeeded and _fails_on_skips(session.config) and any(_skipped(session.config)):
         session.exitstatus = SKIPPED
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """The system's Chromium, or a skip with the way to install it."""
+    # The oldest supported proxy is tested in an environment without Playwright.
+    pytest.importorskip("playwright", reason="Playwright is not installed: pip install playwright")
+    from tests.browser import HINT, Browser, executable
+
+    path = executable()
+    if path is None:
+        pytest.skip(HINT)
+    with Browser(path) as opened:
+        yield opened
