@@ -49,7 +49,8 @@ WITH more AS (
     ARG_MAX(r.plugin_ms, k.seniority) AS plugin_ms,
     ARG_MAX(r.tool_ms, k.seniority) AS tool_ms,
     ARG_MAX(r.count_ms, k.seniority) AS count_ms,
-    ARG_MAX(r.count_calls, k.seniority) AS count_calls
+    ARG_MAX(r.count_calls, k.seniority) AS count_calls,
+    ARG_MAX(r.count_catalogue_tokens, k.seniority) AS count_catalogue_tokens
   FROM stg_record AS k
   JOIN raw_event AS r ON r.record_number = k.record_number
   WHERE k.needs_more = 1
@@ -125,7 +126,8 @@ SELECT
   COALESCE(r.plugin_ms, m.plugin_ms) AS plugin_ms,
   COALESCE(r.tool_ms, m.tool_ms) AS tool_ms,
   COALESCE(r.count_ms, m.count_ms) AS count_ms,
-  COALESCE(r.count_calls, m.count_calls) AS count_calls
+  COALESCE(r.count_calls, m.count_calls) AS count_calls,
+  COALESCE(r.count_catalogue_tokens, m.count_catalogue_tokens) AS count_catalogue_tokens
 FROM raw_event AS r
 LEFT JOIN stg_record AS k ON k.record_number = r.record_number
 LEFT JOIN more AS m ON m.event_id = r.event_id

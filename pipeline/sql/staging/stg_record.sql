@@ -76,6 +76,7 @@ ranked AS (
       + CASE WHEN r.tool_ms IS NULL THEN 0 ELSE 1099511627776 END
       + CASE WHEN r.count_ms IS NULL THEN 0 ELSE 2199023255552 END
       + CASE WHEN r.count_calls IS NULL THEN 0 ELSE 4398046511104 END
+      + CASE WHEN r.count_catalogue_tokens IS NULL THEN 0 ELSE 8796093022208 END
     AS BIGINT) AS known
   FROM raw_event AS r
   JOIN several AS s ON s.event_id = r.event_id
