@@ -28,7 +28,7 @@ _WRITTEN: Final = {
     "fct_potential": binding.OTHER_POTENTIAL,
     "fct_turn": "SELECT * FROM fct_turn",
     "fct_session": "SELECT * FROM fct_session",
-    "fct_call": "SELECT * FROM fct_call",
+    "fct_call": "",  # written as it is built
 }
 #: Audits over all calls of a day, whichever bucket they were in.
 _OF_DAYS: Final = ("call_id_shared",)
@@ -50,22 +50,28 @@ def build(
     """
     aside: dict[tuple[str, date], list[Path]] = defaultdict(list)
     audits: list[models.Audit] = []
+    # The models name the wide side of a join first and the side to look up second.
+    con.execute("SET disabled_optimizers = 'build_side_probe_side'")
     steps = (*models.STAGING, *models.FACTS)
     run = secrets.token_hex(6)
     try:
         with staging.buckets(con, lake, reach, limits) as every:
             for number, count in every:
+                part = f"part-{run}-{number:03d}"
                 for step, name in enumerate(steps):
                     report(name, number * len(steps) + step, count * len(steps))
-                    models.run(con, (name,), values)
-                if not reach.is_all:
-                    _drop_untied(con, reach)
+                    if name == "fct_call":
+                        calls = _write_calls(con, lake, reach, part, values)
+                    else:
+                        models.run(con, (name,), values)
                 report("facts", number, count)
-                _write(con, lake, f"part-{run}-{number:03d}", wanted, aside)
+                _write(con, lake, reach, part, wanted, aside)
                 report("audits", number, count)
                 audits = _merged(audits, models.audit(con, leave_out=_OF_DAYS))
+                _put_aside(lake, calls, part, wanted, aside)
                 for name in reversed(steps):
-                    con.execute(f"DROP {'VIEW' if name in models.VIEWS else 'TABLE'} {name}")
+                    kind = "VIEW" if name in models.VIEWS or name == "fct_call" else "TABLE"
+                    con.execute(f"DROP {kind} {name}")
         days = [d for d in sorted(reach.whole) if wanted(d)]
         for day in days:
             for relation in _WRITTEN:
@@ -73,9 +79,12 @@ def build(
         others = sorted({d for _, d in aside} | reach.near | reach.repaired)
         days += [d for d in others if wanted(d) and _mend(con, lake, d, aside, f"part-{run}-old")]
     finally:
+        con.execute("SET disabled_optimizers = ''")
         for paths in aside.values():
             for path in paths:
                 path.unlink(missing_ok=True)
+        for folder in (lake / binding.FACTS["fct_call"]).glob(f".part-{run}-*.tmp"):
+            shutil.rmtree(folder)
     return sorted(days), audits + _audit_days(con, lake, days)
 
 
@@ -106,34 +115,84 @@ def _folder(relation: str, day: date) -> Path:
     return Path(binding.FACTS[relation]) / f"date={day.isoformat()}"
 
 
-def _drop_untied(con: duckdb.DuckDBPyConnection, reach: Reach) -> None:
-    """Remove what records of near days gave on their own: their sessions were not read in full."""
-    ours = "(SELECT session_key FROM reach_session)"
-    for relation in ("fct_turn", "fct_session"):
-        con.execute(f"DELETE FROM {relation} WHERE session_key NOT IN {ours}")
+def _write_calls(
+    con: duckdb.DuckDBPyConnection, lake: Path, reach: Reach, part: str, values: Mapping[str, Any]
+) -> Path:
+    """Build the calls of a bucket straight into files by day, and bind ``fct_call`` to them.
+
+    Calls are wide: a table of them between the join and the files would cost as much as the files. What records
+    of near days gave on their own is left out, because their sessions were not read in full.
+    """
+    model = models.load("fct_call")
+    query = model.sql
+    if not reach.is_all:
+        days = ", ".join(f"DATE '{d.isoformat()}'" for d in sorted(reach.whole))
+        query = (
+            f"SELECT * FROM ({query}) WHERE start_date IN ({days}) "
+            "OR COALESCE(session_key IN (SELECT session_key FROM reach_session), FALSE)"
+        )
+    folder = lake / binding.FACTS["fct_call"] / f".{part}.tmp"
+    folder.mkdir(parents=True)
     con.execute(
-        f"DELETE FROM fct_call WHERE COALESCE(session_key NOT IN {ours}, TRUE) "
-        "AND start_date NOT IN (SELECT UNNEST(CAST($days AS DATE[])))",
-        {"days": sorted(reach.whole)},
+        f"COPY ({query}) TO '{_text(folder)}' (FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 1, "
+        "PARTITION_BY (start_date), WRITE_PARTITION_COLUMNS true, OVERWRITE_OR_IGNORE)",
+        {key: values[key] for key in model.parameters} or None,
     )
+    paths = sorted(folder.glob("*/*.parquet"))
+    if not paths:  # a bucket without a call: the columns alone
+        con.execute(f"COPY ({query} LIMIT 0) TO '{_text(folder / 'none.parquet')}' (FORMAT parquet)")
+        paths = [folder / "none.parquet"]
+    con.execute(f"CREATE OR REPLACE TEMP VIEW fct_call AS SELECT * FROM {binding.parquet(paths)}")
+    return folder
+
+
+def _put_aside(
+    lake: Path,
+    folder: Path,
+    part: str,
+    wanted: Callable[[date], bool],
+    aside: dict[tuple[str, date], list[Path]],
+) -> None:
+    """Move the files of calls beside the days that they belong to."""
+    for number, path in enumerate(sorted(folder.glob("start_date=*/*.parquet"))):
+        day = date.fromisoformat(path.parent.name.removeprefix("start_date="))
+        if not wanted(day):
+            continue
+        target = lake / _folder("fct_call", day)
+        target.mkdir(parents=True, exist_ok=True)
+        target /= f".{part}-{number}.parquet.tmp"
+        path.replace(target)
+        aside["fct_call", day].append(target)
+    shutil.rmtree(folder)
 
 
 def _write(
     con: duckdb.DuckDBPyConnection,
     lake: Path,
-    name: str,
+    reach: Reach,
+    part: str,
     wanted: Callable[[date], bool],
     aside: dict[tuple[str, date], list[Path]],
 ) -> None:
+    """Write what was made of the calls of a bucket, by day."""
+    if not reach.is_all:
+        for relation in ("fct_turn", "fct_session"):
+            con.execute(
+                f"DELETE FROM {relation} WHERE session_key NOT IN (SELECT session_key FROM reach_session)"
+            )
     found = con.execute("SELECT DISTINCT start_date FROM fct_call ORDER BY start_date").fetchall()
     for relation, query in _WRITTEN.items():
         for (day,) in found:
-            if not wanted(day):
+            if not query or not wanted(day):
                 continue
             of_day = f"SELECT * FROM ({query}) WHERE start_date = DATE '{day.isoformat()}'"
-            path = Lake(lake).write_aside(con, of_day, _folder(relation, day), f"{name}.parquet")
+            path = Lake(lake).write_aside(con, of_day, _folder(relation, day), f"{part}.parquet")
             if path is not None:
                 aside[relation, day].append(path)
+
+
+def _text(path: Path) -> str:
+    return str(path).replace("'", "''")
 
 
 def _mend(

@@ -131,7 +131,7 @@ def _potential(paths: list[Path]) -> str:
 #: What of fct_potential is written: the rest stands in fct_call.
 OTHER_POTENTIAL: Final = (
     "SELECT p.call_id, p.retention, p.input_tokens, p.potential_tokens, c.start_date "
-    "FROM fct_potential AS p JOIN fct_call AS c ON c.call_id = p.call_id "
+    "FROM fct_call AS c JOIN fct_potential AS p ON p.call_id = c.call_id "
     f"WHERE p.retention NOT IN {_CALL_RETENTIONS}"
 )
 

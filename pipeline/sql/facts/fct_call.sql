@@ -13,6 +13,7 @@
 --               other calls join the turn before them ('lead' when there is none).
 --   call_in_turn counts the turn's work calls that we saw, or what the request shows where that is more (we
 --               missed some); after a compaction a request shows only the calls since.
+--   number_in_turn counts all of them that we saw, in whatever lane, in order of time.
 --   gap_ms    = since the latest end of earlier calls of the stream, 0 when they overlap; the plugin's own
 --               idle time where the lake holds no earlier call.
 --   cached_tokens is NULL when unknown: aborted calls, estimated usage, and values that cannot be.
@@ -69,6 +70,7 @@ placed AS (
     l.lane_number,
     l.turn_key,
     l.call_in_turn,
+    l.number_in_turn,
     l.previous_model_group,
     l.previous_compaction_hint,
     l.previous_initiator,
@@ -114,6 +116,7 @@ SELECT
   p.turn_index,
   p.turn_evidence,
   p.call_in_turn,
+  p.number_in_turn,
   CASE
     WHEN p.call_in_turn IS NULL THEN NULL
     WHEN p.call_in_turn = 1 THEN '1'

@@ -82,15 +82,20 @@ laned AS (
 placed AS (
   SELECT
     laned.*,
-    ROW_NUMBER() OVER (PARTITION BY session_key, agent_id, turn_key, lane ORDER BY started_us, call_id)
-      AS number_in_turn
+    ROW_NUMBER() OVER (PARTITION BY session_key, agent_id, turn_key ORDER BY started_us, call_id) AS number_in_turn,
+    SUM(CASE WHEN lane = 'work' THEN 1 ELSE 0 END) OVER (
+      PARTITION BY session_key, agent_id, turn_key ORDER BY started_us, call_id
+      ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
+    ) AS work_in_turn
   FROM laned
 )
 SELECT
   p.call_number,
   p.lane_number,
   p.turn_key,
-  CASE WHEN p.lane = 'work' THEN GREATEST(COALESCE(p.call_index, 1), p.number_in_turn) END AS call_in_turn,
+  CASE WHEN p.lane = 'work' THEN GREATEST(COALESCE(p.call_index, 1), CAST(p.work_in_turn AS BIGINT)) END
+    AS call_in_turn,
+  p.number_in_turn,
   p.previous_ended_us,
   p.previous_model_group,
   p.previous_compaction_hint,

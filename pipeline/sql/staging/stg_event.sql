@@ -51,8 +51,8 @@ WITH more AS (
     ARG_MAX(r.count_ms, k.seniority) AS count_ms,
     ARG_MAX(r.count_calls, k.seniority) AS count_calls,
     ARG_MAX(r.count_catalogue_tokens, k.seniority) AS count_catalogue_tokens
-  FROM stg_record AS k
-  JOIN raw_event AS r ON r.record_number = k.record_number
+  FROM raw_event AS r
+  JOIN stg_record AS k ON k.record_number = r.record_number
   WHERE k.needs_more = 1
   GROUP BY r.event_id
 )
