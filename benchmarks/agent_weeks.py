@@ -1,17 +1,15 @@
 """Weeks of made-up agent work, written straight into the raw tables of a lake.
 
-Sessions start over the working day of their user's team (weekends bring a quarter), have a few turns with a
-heavy tail, some are taken up again days later; prompts grow by what each call adds and shrink at a compaction;
-some sessions switch the model, some turns run a subagent beside them, some calls fail, are aborted, refused or
-serve the client itself. Every call is a record with all columns of the event contract; by choice an open
-record and a ledger row stand beside it. The numbers are drawn from one seed, by numpy, one starting day of
-sessions at a time; DuckDB spells them out into columns and writes the files.
+Sessions start over the working day (weekends bring a quarter), have a few turns with a heavy tail, some are
+taken up again days later; prompts grow by what each call adds and shrink at a compaction; some sessions
+switch the model, some turns run a subagent beside them, some calls fail, are aborted, refused or serve the
+client. Every call is a record with all columns of the event contract; by choice an open record and a ledger
+row stand beside it. The numbers are drawn from one seed, by numpy, one starting day of sessions at a time;
+DuckDB spells them out into columns and writes the files.
 
 The marginals follow published ones: about 40 calls a session, half of the turns with two calls or fewer,
-median prompts of 70K to 100K tokens and 220 generated, idle of 3 minutes between turns with a long tail.
+median prompts of 65K tokens and 220 generated, idle of 3 minutes between turns with a long tail.
 """
-
-# ruff: noqa: S608 - every name is this file's own
 
 from __future__ import annotations
 
@@ -41,7 +39,7 @@ _LONGEST_DAYS: Final = 21
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """What to write: about how many calls a weekday, over how many days, and what stands beside each event."""
+    """About how many calls a weekday, over how many days, and what stands beside each event."""
 
     calls_per_day: float
     days: int
@@ -144,7 +142,8 @@ def _calls(rng: np.random.Generator, traffic: Traffic, day: int) -> dict[str, ND
     kept = np.flatnonzero((at < end) & (at < (day + _LONGEST_DAYS) * _DAY_S))
     kept = kept[np.argsort(at[kept], kind="stable")]
     columns: dict[str, NDArray[Any]] = {
-        "n": np.arange(n), "session": session, "turn": turn, "call_index": call_index, "turn_index": turn_index,
+        "n": np.arange(n), "session": session, "turn": turn,
+        "call_index": call_index, "turn_index": turn_index,
         "place": place, "started_us": (at * 1e6).astype(np.int64), "duration_ms": np.round(duration, 3),
         "ttft_ms": np.round(ttft, 3), "gap_ms": np.round(gap * 1000, 3), "is_first": first_of_session,
         "input_tokens": tokens, "output_tokens": output, "shared": shared, "cached": cached, "beside": beside,
@@ -185,7 +184,10 @@ _REQUEST: Final = {
     "agent_id": "CASE WHEN beside THEN 'agent-' || turn ELSE 'main' END",
     "agent_kind": "CASE WHEN beside THEN 'subagent' ELSE 'main' END",
     "parent_agent_id": "CASE WHEN beside THEN 'main' END",
-    "turn_id": "CASE WHEN client <> 3 THEN substr(md5('t' || day || '-' || turn || CASE WHEN beside THEN 's' ELSE '' END), 1, 20) END",
+    "turn_id": (
+        "CASE WHEN client <> 3 "
+        "THEN substr(md5('t' || day || '-' || turn || CASE WHEN beside THEN 's' ELSE '' END), 1, 20) END"
+    ),
     "turn_index": "turn_index",
     "call_index": "call_index",
     "turn_evidence": "CASE client WHEN 0 THEN 'E1' WHEN 1 THEN 'E1' WHEN 2 THEN 'E2' ELSE 'E3' END",
@@ -209,10 +211,15 @@ _REQUEST: Final = {
     "prompt_bytes": "input_tokens * 4",
     "shared_bytes": "shared * 4",
     "prefix_steps": (
-        "CASE WHEN is_first OR shared = 0 THEN '[]' WHEN luck < 0.8 THEN printf('[[%.3f,%d]]', gap_ms / 1000, shared * 4) "
-        "ELSE printf('[[%.3f,%d],[%.3f,%d]]', gap_ms / 1000, shared * 3, gap_ms / 1000 + 400 * luck, shared * 4) END"
+        "CASE WHEN is_first OR shared = 0 THEN '[]' "
+        "WHEN luck < 0.8 THEN printf('[[%.3f,%d]]', gap_ms / 1000, shared * 4) "
+        "ELSE printf('[[%.3f,%d],[%.3f,%d]]', gap_ms / 1000, shared * 3, gap_ms / 1000 + 400 * luck, "
+        "shared * 4) END"
     ),
-    "break_reason": "CASE WHEN is_first THEN 'first' WHEN switched THEN 'model_switch' WHEN compaction THEN 'compaction' WHEN luck > 0.98 THEN 'history_edited' ELSE 'none' END",
+    "break_reason": (
+        "CASE WHEN is_first THEN 'first' WHEN switched THEN 'model_switch' "
+        "WHEN compaction THEN 'compaction' WHEN luck > 0.98 THEN 'history_edited' ELSE 'none' END"
+    ),
     "idle_ms": "CASE WHEN NOT is_first THEN gap_ms END",
     "previous_event_id": "CASE WHEN NOT is_first THEN previous_id END",
     "system_digest": "substr(md5('s' || client), 1, 16)",
@@ -304,7 +311,8 @@ def _write_day(
         SELECT d.*, {day} AS day, {epoch_us} + d.started_us AS started, w.session_key, w.session_id,
           md5('u' || d.users) AS user_hash,
           {_uuid(f"{epoch_us} + d.started_us", "d.n", day)} AS id,
-          {_uuid(f"{epoch_us} + d.started_us - CAST(gap_ms * 1000 AS BIGINT)", "d.n - 1", day)} AS previous_id,
+          {_uuid(f"{epoch_us} + d.started_us - CAST(gap_ms * 1000 AS BIGINT)", "d.n - 1", day)}
+            AS previous_id,
           substr(md5('l{traffic.seed}-{day}-' || d.n), 1, 32) AS litellm_id
         FROM drawn AS d JOIN who AS w ON w.session = d.session ORDER BY d.started_us
         """
@@ -356,6 +364,7 @@ def _copy(con: duckdb.DuckDBPyConnection, folder: Path, name: str, columns: str,
 def _uuid(us: str, serial: str, day: int) -> str:
     """A UUIDv7 of an instant and a number, as an SQL expression."""
     return (
-        f"printf('%08x-%04x-7%03x-%04x-%012x', ({us}) // 65536000, (({us}) // 1000) % 65536, ({serial}) % 4096, "
-        f"32768 + (({serial}) // 4096) % 16384, (({serial}) * 2654435761 + {day} * 40503) % 281474976710656)"
+        f"printf('%08x-%04x-7%03x-%04x-%012x', ({us}) // 65536000, (({us}) // 1000) % 65536, "
+        f"({serial}) % 4096, 32768 + (({serial}) // 4096) % 16384, "
+        f"(({serial}) * 2654435761 + {day} * 40503) % 281474976710656)"
     )

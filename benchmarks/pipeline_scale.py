@@ -2,11 +2,11 @@
 
     python benchmarks/pipeline_scale.py [--calls N …] [--skip-history] [--open] [--folder DIR]
 
-Writes weeks of made-up agent work (``benchmarks/agent_weeks.py``) as raw records with every column of the event,
-then builds facts and marts with ``pipeline.run.build`` in a fresh process each: seconds from the start of the
-interpreter to its end, and the peak of its memory. Then it adds one day to lakes of 7, 30 and 100 days; the
-days before the new one are the same in each. A table, then one JSON object on the last line of standard output;
-exit code 1 when a target is missed.
+Writes weeks of made-up agent work (``benchmarks/agent_weeks.py``) as raw records with every column of the
+event, then builds facts and marts with ``pipeline.run.build`` in a fresh process each: seconds from the
+start of the interpreter to its end, and the peak of its memory. Then it adds one day to lakes of 7, 30 and
+100 days; the days before the new one are the same in each. A table, then one JSON object on the last line
+of standard output; exit code 1 when a target is missed.
 """
 
 from __future__ import annotations
@@ -208,7 +208,8 @@ def main(argv: list[str] | None = None) -> int:
     for label, check in result["targets"].items():
         if check["value"] is not None:
             say(
-                f"{label}: {check['value']} (target ≤ {check['target']}) {'met' if check['met'] else 'MISSED'}"
+                f"{label}: {check['value']} (target ≤ {check['target']}) "
+                f"{'met' if check['met'] else 'MISSED'}"
             )
     say(json.dumps(result))
     return 0 if result["met"] else 1

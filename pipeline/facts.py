@@ -124,8 +124,8 @@ def _write_calls(
 ) -> Path:
     """Build the calls of a bucket straight into files by day, and bind ``fct_call`` to them.
 
-    Calls are wide: a table of them between the join and the files would cost as much as the files. What records
-    of near days gave on their own is left out, because their sessions were not read in full.
+    Calls are wide: a table of them between the join and the files would cost as much as the files. What
+    records of near days gave on their own is left out, because their sessions were not read in full.
     """
     model = models.load("fct_call")
     query = model.sql

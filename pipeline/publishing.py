@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Callable, Iterable
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import date, datetime, time, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from zoneinfo import ZoneInfo
@@ -158,13 +158,12 @@ def _bind(con: duckdb.DuckDBPyConnection, lake: Path, window: parameters.Window)
         r[0] for r in con.execute(f"DESCRIBE SELECT * FROM {binding.parquet(inside or outside)}").fetchall()
     ]
     columns = ", ".join(c for c in stored if c in words | {"call_id", "session_key", "start_at", "end_at"})
-    flying = f"end_at > TIMESTAMP '{window.start.isoformat(sep=' ')}'"
+    start = f"TIMESTAMP '{window.start.isoformat(sep=' ')}'"
+    flying = f"end_at > {start}"
     parts = []
     if outside:
         beside = binding.parquet(outside)
-        sessions = [
-            f"SELECT session_key FROM {beside} WHERE {flying} AND start_at < TIMESTAMP '{window.start.isoformat(sep=' ')}'"
-        ]
+        sessions = [f"SELECT session_key FROM {beside} WHERE {flying} AND start_at < {start}"]
         if inside:
             sessions.append(f"SELECT session_key FROM {binding.parquet(inside)}")
         con.execute(
@@ -174,7 +173,8 @@ def _bind(con: duckdb.DuckDBPyConnection, lake: Path, window: parameters.Window)
         )
         parts.append(
             f"SELECT {columns} FROM {beside} "
-            f"WHERE session_key IN (SELECT session_key FROM part_session) OR (session_key IS NULL AND {flying})"
+            "WHERE session_key IN (SELECT session_key FROM part_session) "
+            f"OR (session_key IS NULL AND {flying})"
         )
     if inside:
         parts.append(f"SELECT {columns} FROM {binding.parquet(inside)}")
@@ -198,4 +198,4 @@ def _drop_others(lake: Path, days: Iterable[date]) -> None:
             path.rmdir()
 
 
-__all__ = ["LOOK_BACK", "UTC", "needed", "parts", "publish"]
+__all__ = ["LOOK_BACK", "needed", "parts", "publish"]

@@ -1,7 +1,7 @@
 """How far new records reach: the days to build again, and the sessions that tie other days to them.
 
-Every day with raw records has a small list of its sessions (``facts/_sessions``), so that a run finds the other
-days of a session without reading the records of all days.
+Every day with raw records has a small list of its sessions (``facts/_sessions``), so that a run finds the
+other days of a session without reading the records of all days.
 """
 
 # ruff: noqa: S608 - relation names and columns are our own; paths are quoted; values are parameters
@@ -34,7 +34,7 @@ class Reach:
     """What a run must read and write.
 
     ``whole`` days are built from all their records. On ``repaired`` days only the sessions of whole days are
-    built again (temporary table ``reach_session``). Records of ``near`` days are read in full as well, because
+    built again (temporary table ``reach_session``). Records of ``near`` days are read in full too, because
     a ledger row may lie on another day than its call; what they give is dropped unless a session ties it.
     """
 
@@ -62,7 +62,8 @@ def everything(con: duckdb.DuckDBPyConnection, lake: Path) -> Reach:
 
 def of(con: duckdb.DuckDBPyConnection, lake: Path, names: Iterable[str]) -> Reach:
     """Return the reach of new or changed raw files, and list the sessions of their days."""
-    events, rows = set(), set()
+    events: set[date] = set()
+    rows: set[date] = set()
     for name in names:
         (rows if name.startswith("raw/spend_logs") else events).add(binding.day_of(Path(name)))
     _index(con, lake, events | rows)
@@ -70,7 +71,8 @@ def of(con: duckdb.DuckDBPyConnection, lake: Path, names: Iterable[str]) -> Reac
     whole = events | rows | {d - _DAY for d in rows}
     near = {d + n * _DAY for d in whole for n in (-1, 1)} - whole
     con.execute("CREATE OR REPLACE TEMP TABLE reach_session (session_key VARCHAR)")
-    inside, outside = [], []
+    inside: list[Path] = []
+    outside: list[Path] = []
     for path in binding.files(lake, INDEX):
         (inside if binding.day_of(path) in whole else outside).append(path)
     repaired: set[date] = set()

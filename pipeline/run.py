@@ -99,7 +99,8 @@ def build(
             if fresh and since is None and until is None:
                 facts.drop_other_days(lake, days)
         audits = [a for a in audits if a.name != _STRAY] + _stray(lake)
-        made, parts = before.marts, ()
+        made = before.marts
+        parts: tuple[date, ...] = ()
         if marts:
             made, parts = publishing.publish(con, lake, settings, before.marts, report)
         Manifest(
@@ -123,7 +124,7 @@ def last_audits(lake: Path) -> list[dict[str, Any]]:
 
 
 def connect(lake: Path, limits: Limits | None = None) -> duckdb.DuckDBPyConnection:
-    """Open an in-memory engine that spills into the lake's own temporary folder; *limits* bound its memory."""
+    """Open an in-memory engine that spills into the lake's temporary folder; *limits* bound its memory."""
     import duckdb
 
     con = duckdb.connect()

@@ -227,6 +227,8 @@ class Settings(BaseSettings):
     user_precedence: list[Literal["end_user", "user_id", "key"]] = Field(
         default=["end_user", "user_id", "key"], min_length=1
     )
+    #: memory that a build may take, for the whole process; above it work goes through the lake's disk
+    memory_gib: Annotated[float, Field(ge=1)] = 4.0
     database: DatabaseSettings = Field(default_factory=DatabaseSettings)
     redis: RedisSettings = Field(default_factory=RedisSettings)
     power: PowerSettings = Field(default_factory=PowerSettings)

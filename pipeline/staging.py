@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pipeline.reach import ROW_SESSION, Reach
-from pipeline.sql import binding, models, parameters
+from pipeline.sql import binding, models
 
 if TYPE_CHECKING:
     import duckdb
@@ -41,6 +41,11 @@ _TIED: Final = {
 }
 
 
+_MEMORY_GIB: Final = 4.0
+#: Records of a bucket that fit that memory, with all columns.
+_BUCKET_RECORDS: Final = 600_000
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """How much memory a run may take, and how many records it works on at once.
@@ -48,9 +53,14 @@ class Limits:
     ``memory_gib`` is meant for the whole process; the engine gets what the rest does not need.
     """
 
-    memory_gib: float = 4.0
-    bucket_records: int = 600_000
+    memory_gib: float = _MEMORY_GIB
+    bucket_records: int = _BUCKET_RECORDS
     threads: int = 0
+
+    @classmethod
+    def of(cls, memory_gib: float) -> Limits:
+        """Return the limits of a run that may take *memory_gib*: buckets shrink with it."""
+        return cls(memory_gib, max(50_000, int(_BUCKET_RECORDS * min(1.0, memory_gib / _MEMORY_GIB))))
 
     @property
     def engine_gib(self) -> float:
@@ -146,8 +156,8 @@ def _query(lake: Path, relation: str, reach: Reach) -> str:
 def _move(con: duckdb.DuckDBPyConnection, lake: Path, reach: Reach) -> None:
     """Find the records whose own session is not that of their call, and the session where they belong.
 
-    Open and final records may name different sessions, and a ledger row may name none. Which session counts is
-    for the models to say, so they run over these records alone: moved_event and moved_row.
+    Open and final records may name different sessions, and a ledger row may name none. Which session counts
+    is for the models to say, so they run over these records alone: moved_event and moved_row.
     """
     for relation in _RELATIONS:
         con.execute(f"CREATE OR REPLACE TEMP VIEW every_{relation} AS {_query(lake, relation, reach)}")
@@ -191,7 +201,8 @@ def _move(con: duckdb.DuckDBPyConnection, lake: Path, reach: Reach) -> None:
     )
     con.execute(
         f"CREATE OR REPLACE TEMP TABLE moved_row AS SELECT m.row_key, c.session_key, c.call_id FROM "
-        f"(SELECT {_ROW_KEY} AS row_key, call_id FROM stg_row_match) AS m JOIN stg_call AS c ON c.call_id = m.call_id"
+        f"(SELECT {_ROW_KEY} AS row_key, call_id FROM stg_row_match) AS m "
+        "JOIN stg_call AS c ON c.call_id = m.call_id"
     )
     for name in models.STAGING:
         con.execute(f"DROP {'VIEW' if name in models.VIEWS else 'TABLE'} {name}")

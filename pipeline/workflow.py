@@ -185,10 +185,12 @@ def _read_sources(
 
 def _build(settings: Settings, outcome: Outcome, since: date | None, until: date | None, show: Show) -> None:
     from pipeline.run import build
+    from pipeline.staging import Limits
 
     result = build(
         settings.lake,
         settings,
+        limits=Limits.of(settings.memory_gib),
         since=since,
         until=until,
         progress=lambda stage, done, total: show(f"{stage} {done}/{total}"),

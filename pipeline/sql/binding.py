@@ -57,7 +57,7 @@ def files(lake: Path, folder: str, days: Iterable[date] | None = None) -> list[P
 
 
 def stray(lake: Path) -> list[str]:
-    """Return the places below the raw tables whose Parquet files belong to no day, as ``raw/events/date=x``."""
+    """Return the places below the raw tables whose files belong to no day, such as ``raw/events/date=x``."""
     found = set()
     for table, _ in RAW.values():
         for path in (lake / table).rglob("*.parquet"):
@@ -120,7 +120,8 @@ def _potential(paths: list[Path]) -> str:
     """The query of fct_potential: what the columns of fct_call tell, and the rows of other retentions."""
     parts = [
         f"SELECT call_id, '{label}' AS retention, CAST(input_tokens AS DOUBLE) AS input_tokens, "
-        f"potential_{label}_tokens AS potential_tokens FROM fct_call WHERE potential_{label}_tokens IS NOT NULL"
+        f"potential_{label}_tokens AS potential_tokens FROM fct_call "
+        f"WHERE potential_{label}_tokens IS NOT NULL"
         for label in _CALL_RETENTIONS
     ]
     if paths:

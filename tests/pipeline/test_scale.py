@@ -21,7 +21,7 @@ SMALL = Limits(bucket_records=7)
 
 
 def traffic(seed: int, days: int = 4) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Sessions that cross days, records that disagree about their session, rows with and without our object."""
+    """Sessions that cross days, records that disagree about their session, rows with and without ours."""
     rng = random.Random(seed)
     events: list[dict[str, Any]] = []
     rows: list[dict[str, Any]] = []
@@ -227,7 +227,8 @@ def test_a_replacement_cut_short_shows_the_old_files_and_leaves_none_behind(tmp_
     for name in ("old.parquet", "new-0.parquet"):
         (tmp_path / folder / name).touch()
     (tmp_path / folder / ".compaction.json").write_text(
-        '{"output": "new-1.parquet", "outputs": ["new-0.parquet", "new-1.parquet"], "inputs": ["old.parquet"]}',
+        '{"output": "new-1.parquet", "outputs": ["new-0.parquet", "new-1.parquet"], '
+        '"inputs": ["old.parquet"]}',
         encoding="utf-8",
     )
     assert [p.name for p in lake.day_files("facts/call", date(2026, 3, 2))] == ["old.parquet"]
