@@ -75,7 +75,8 @@ def build(lake: Path) -> Built:
         [sys.executable, "-c", _MEASURED.format(root=root, lake=str(lake))], stdout=subprocess.PIPE, text=True
     )
     assert process.stdout is not None  # a pipe was asked for
-    printed = process.stdout.read()
+    with process.stdout as pipe:
+        printed = pipe.read()
     _, status, used = os.wait4(process.pid, 0)
     seconds = time.monotonic() - began
     process.returncode = os.waitstatus_to_exitcode(status)
