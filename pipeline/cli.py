@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pipeline import commands_data, commands_export
+from pipeline import commands_data, commands_export, commands_figures
 from pipeline.deferred import RootGroup
 from pipeline.errors import AgentwattError, AuditFailedError, ConfigError, ExitCode, UnreachableError
 from pipeline.interrupt import Stop, stop_signal
@@ -279,6 +279,7 @@ def config_show(
 
 commands_data.register(app, lambda: _Options.progress)
 commands_export.register(app, lambda: _Options.progress)
+app.command()(commands_figures.figures)
 
 
 def main() -> None:

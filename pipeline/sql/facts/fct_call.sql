@@ -260,6 +260,7 @@ SELECT
   p.tool_ms,
   p.count_ms,
   p.count_calls,
+  p.count_catalogue_tokens,
   p.attempts,
   p.spend,
   p.error_class,

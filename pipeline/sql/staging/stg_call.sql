@@ -90,6 +90,7 @@ WITH joined AS (
     e.tool_ms AS tool_ms,
     e.count_ms AS count_ms,
     e.count_calls AS count_calls,
+    e.count_catalogue_tokens AS count_catalogue_tokens,
     COALESCE(e.attempts, r.attempts, r.attempted_retries + 1) AS attempts,
     r.row_count AS row_count,
     r.call_spend AS spend,

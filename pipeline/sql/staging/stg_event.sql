@@ -92,6 +92,7 @@ SELECT
   ARG_MAX(plugin_ms, seniority) AS plugin_ms,
   ARG_MAX(tool_ms, seniority) AS tool_ms,
   ARG_MAX(count_ms, seniority) AS count_ms,
-  ARG_MAX(count_calls, seniority) AS count_calls
+  ARG_MAX(count_calls, seniority) AS count_calls,
+  ARG_MAX(count_catalogue_tokens, seniority) AS count_catalogue_tokens
 FROM ranked
 GROUP BY event_id
