@@ -203,14 +203,24 @@ class RecordedRun:
 
     def engine_summary(self) -> dict[str, Any]:
         """The engine's own sums since its start: tokens, energy, seconds."""
-        with urllib.request.urlopen(f"{self.engine.url}/ground-truth/summary", timeout=10) as answer:  # noqa: S310
-            sums: dict[str, Any] = json.loads(answer.read())
+        sums: dict[str, Any] = json.loads(self._engine_answer("/ground-truth/summary"))
         return sums
 
     def engine_truth(self) -> list[dict[str, Any]]:
         """What the engine served, one record per request that reached it."""
-        with urllib.request.urlopen(f"{self.engine.url}/ground-truth", timeout=10) as answer:  # noqa: S310
-            return [json.loads(line) for line in answer.read().splitlines() if line.strip()]
+        lines = self._engine_answer("/ground-truth").splitlines()
+        return [json.loads(line) for line in lines if line.strip()]
+
+    def engine_energy(self) -> list[tuple[int, float]]:
+        """The engine's own energy: (UTC epoch microseconds, joules since its start) at every change."""
+        return [
+            (int(us), float(joules)) for us, joules in json.loads(self._engine_answer("/ground-truth/energy"))
+        ]
+
+    def _engine_answer(self, path: str) -> bytes:
+        with urllib.request.urlopen(self.engine.url + path, timeout=10) as answer:  # noqa: S310
+            content: bytes = answer.read()
+        return content
 
     # -- helpers
 

@@ -44,6 +44,7 @@ class TruthCall:
 
     ``call_in_turn`` counts the calls of ``(session, agent, turn)`` from 1 in the order of sending, auxiliary
     and compaction calls included. All calls of a subagent are initiated by an agent, its first one too.
+    ``words_sha256`` is the digest of the conversation by which the stand-in engine's own record is found.
     """
 
     call: int
@@ -67,6 +68,7 @@ class TruthCall:
     first_byte_us: int | None
     done_us: int
     status: int
+    words_sha256: str
 
     def __post_init__(self) -> None:
         for name, allowed in (

@@ -94,7 +94,7 @@ def test_many_subagents_of_one_session_are_bounded() -> None:
     agent(agents, MAIN_BODY)
     for n in range(500):
         agent(agents, chat(user(f"task {n}"), **CHILD))
-    assert len(agents._known["s"].subagents) <= 64
+    assert len(agents._session("s").subagents) <= 64
 
 
 def test_a_short_call_without_tools_in_a_session_of_tools_is_beside_the_work() -> None:

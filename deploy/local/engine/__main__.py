@@ -18,7 +18,7 @@ from deploy.local.engine.tokenizer import CachingTokenizer, TokenizerError, find
 
 _ROUTES = """\
 routes: /v1/chat/completions, /v1/responses, /v1/messages (and /count_tokens), /v1/embeddings, /v1/models,
-/health, /metrics (vLLM's and DCGM's names), /ground-truth, /ground-truth/summary,
+/health, /metrics (vLLM's and DCGM's names), /ground-truth, /ground-truth/summary, /ground-truth/energy,
 POST /control {"prompt_tokens_details": false}. Ends with SIGTERM."""
 
 

@@ -15,6 +15,8 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from deploy.local.engine.truth import now_us
+
 _LABELS: Final = ("gpu", "UUID", "device", "modelName", "Hostname")
 
 
@@ -43,6 +45,7 @@ class PowerModel:
         self._prefill = self._decode = 0
         self._since = clock()
         self._joules = 0.0
+        self._history: list[tuple[int, float]] = [(now_us(), 0.0)]
 
     @property
     def board_watts(self) -> float:
@@ -62,6 +65,14 @@ class PowerModel:
         self._joules += self.board_watts * (now - self._since)
         self._since = now
         self._prefill, self._decode = prefill, decode
+        self._history.append((now_us(), self._joules * self.boards))
+
+    def history(self) -> list[tuple[int, float]]:
+        """Return (UTC epoch microseconds, joules of all boards since the start) of every change, and of now.
+
+        Between two of them the energy grows evenly.
+        """
+        return [*self._history, (now_us(), self.board_joules() * self.boards)]
 
     def exposition(self) -> str:
         """Return both families as dcgm-exporter writes them.

@@ -12,6 +12,7 @@ that carries the id, ``[[standin:slow:<factor>]]`` in the newest user text multi
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import re
@@ -47,6 +48,7 @@ class Prompt:
     slow: float
     hold_s: float
     trace: str | None
+    words_sha256: str
 
 
 def parse(route: str, raw: bytes) -> Prompt:
@@ -92,6 +94,7 @@ def _parse(route: str, body: Any) -> Prompt:
         slow=_number(_SLOW, newest, 1.0),
         hold_s=_number(_HOLD, newest, 0.0),
         trace=traces[-1] if (traces := _TRACE.findall(text)) else None,
+        words_sha256=_words_digest(body, items),
     )
 
 
@@ -161,6 +164,29 @@ def _without_cache_marks(value: Any) -> Any:
     if isinstance(value, list):
         return [_without_cache_marks(v) for v in value]
     return value
+
+
+def _words_digest(body: Mapping[str, Any], items: list[Any]) -> str:
+    """Digest of what system prompt and conversation say, without white space.
+
+    The same before and after a proxy that carries a request from one API to another, so the engine's log and
+    the client's can be laid side by side by it.
+    """
+    digest = hashlib.sha256()
+    for text in _said([body.get("system", body.get("instructions")), *items]):
+        digest.update("".join(text.split()).encode("utf-8", "surrogatepass"))
+    return digest.hexdigest()
+
+
+def _said(part: Any) -> Iterator[str]:
+    if isinstance(part, str):
+        yield part
+    elif isinstance(part, list):
+        for one in part:
+            yield from _said(one)
+    elif isinstance(part, dict):
+        for name in ("text", "content", "output"):
+            yield from _said(part.get(name))
 
 
 # -- tools and marks

@@ -83,6 +83,7 @@ class Engine:
         app.router.add_get("/metrics", self._exposition)
         app.router.add_get("/ground-truth", self._ground_truth)
         app.router.add_get("/ground-truth/summary", self._summary)
+        app.router.add_get("/ground-truth/energy", self._energy)
         app.router.add_post("/control", self._control)
         return app
 
@@ -114,6 +115,7 @@ class Engine:
     ) -> web.StreamResponse:
         prompt = parse(route, raw)
         served.model, served.stream, served.marker = prompt.model, prompt.stream, prompt.trace
+        served.words_sha256 = prompt.words_sha256
         for name, status in prompt.fail_once:
             if name not in self._failed:
                 self._failed.add(name)
@@ -244,6 +246,9 @@ class Engine:
 
     async def _summary(self, request: web.Request) -> web.Response:
         return web.json_response(self.truth.summary(self.power.board_joules() * self.power.boards))
+
+    async def _energy(self, request: web.Request) -> web.Response:
+        return web.json_response(self.power.history())
 
     async def _control(self, request: web.Request) -> web.Response:
         try:

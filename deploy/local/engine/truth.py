@@ -33,6 +33,7 @@ class Served:
     model: str = ""
     stream: bool = False
     marker: str | None = None
+    words_sha256: str | None = None
     request_id: str | None = None
     first_token_us: int | None = None
     ended_us: int | None = None

@@ -17,6 +17,7 @@ import orjson
 from yarl import URL
 
 from deploy.local import clients
+from deploy.local.engine.prompt import parse
 from deploy.local.scenario import wire
 from deploy.local.scenario.answers import AnswerReader
 from deploy.local.scenario.plan import Fork, PlannedCall, PlannedSession, Scenario
@@ -166,7 +167,7 @@ class _Player:
         except aiohttp.ClientError as error:
             exchange.reason = f"{type(error).__name__}: {error}"
         state.ids.update(zip(call.emits, exchange.reader.tool_ids, strict=False))
-        self._record(session, call, exchange, sent_us)
+        self._record(session, call, exchange, sent_us, parse(session.route, data).words_sha256)
 
     async def _exchange(
         self,
@@ -200,7 +201,14 @@ class _Player:
             elif not streaming:
                 reader.whole(bytes(whole))
 
-    def _record(self, session: PlannedSession, call: PlannedCall, exchange: _Exchange, sent_us: int) -> None:
+    def _record(
+        self,
+        session: PlannedSession,
+        call: PlannedCall,
+        exchange: _Exchange,
+        sent_us: int,
+        words_sha256: str,
+    ) -> None:
         truth = TruthCall(
             call=call.number,
             litellm_call_id=exchange.litellm_call_id,
@@ -223,6 +231,7 @@ class _Player:
             first_byte_us=exchange.first_byte_us,
             done_us=self.clock.now_us(),
             status=exchange.status,
+            words_sha256=words_sha256,
         )
         self.result.calls.append(truth)
         reason = exchange.unexpected(call.expected_outcome)

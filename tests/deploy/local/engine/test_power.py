@@ -141,3 +141,18 @@ async def test_the_boards_draw_what_the_phases_of_the_running_requests_say(serve
             async with aiohttp.ClientSession() as http:
                 running.http = http
                 await running.until(lambda r=running: r.engine.power.board_watts < 95.001)
+
+
+def test_the_history_of_the_energy_is_its_sum_at_every_change() -> None:
+    clock = Clock()
+    power = PowerModel(boards=3, slots=10, clock=clock)
+    changes = [(1, 0, 2.0), (0, 4, 3.0), (0, 0, 5.0)]
+    expected = [0.0]
+    for prefill, decode, seconds in changes:
+        power.change(prefill, decode)
+        clock.now += seconds
+        expected.append(power.board_joules() * 3)
+    history = power.history()
+    assert [joules for _, joules in history] == pytest.approx([0.0, *expected])
+    instants = [us for us, _ in history]
+    assert instants == sorted(instants)

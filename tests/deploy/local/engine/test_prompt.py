@@ -249,3 +249,29 @@ def test_any_json_gives_a_prompt_or_a_clear_refusal(
     given_body = {"model": "m", "messages": messages, "input": messages, **body}
     with suppress(BadRequest):
         assert prompt(route, given_body).segments
+
+
+def test_what_is_said_is_known_again_in_the_form_of_another_api() -> None:
+    said = {"system": "Be brief.", "messages": [
+        {"role": "user", "content": [{"type": "text", "text": "Look at  a.py"}]},
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "t1", "name": "read", "input": {}}]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", "content": "x = 1"}]},
+    ]}  # fmt: skip
+    carried = {"messages": [
+        {"role": "system", "content": [{"type": "text", "text": "Be brief."}]},
+        {"role": "user", "content": "Look at a.py"},
+        {"role": "assistant", "content": None, "tool_calls": [{"id": "t1", "function": {"name": "read"}}]},
+        {"role": "tool", "tool_call_id": "t1", "content": "x = 1"},
+    ]}  # fmt: skip
+    flat = {"instructions": "Be brief.", "input": [
+        {"role": "user", "content": [{"type": "input_text", "text": "Look at a.py"}]},
+        {"type": "function_call", "call_id": "t1", "name": "read", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "t1", "output": "x = 1"},
+    ]}  # fmt: skip
+    digests = {
+        parse(route, json.dumps(body | {"model": "m"}).encode()).words_sha256
+        for route, body in (("messages", said), ("chat", carried), ("responses", flat))
+    }
+    other = json.dumps({"model": "m", "messages": [{"role": "user", "content": "Look at b.py"}]}).encode()
+    assert len(digests) == 1
+    assert parse("chat", other).words_sha256 not in digests

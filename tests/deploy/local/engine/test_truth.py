@@ -14,6 +14,7 @@ from tests.deploy.local.engine.conftest import PATHS, Serve, limit, request
 FIELDS = {
     "n", "route", "model", "stream", "body_sha256", "started_us", "ended_us", "first_token_us",
     "input_tokens", "cached_tokens", "output_tokens", "status", "aborted", "request_id", "marker",
+    "words_sha256",
 }  # fmt: skip
 
 

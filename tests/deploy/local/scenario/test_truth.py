@@ -33,6 +33,7 @@ def _call(number: int, **changes: Any) -> TruthCall:
         first_byte_us=None,
         done_us=1000 * number + 5,
         status=200,
+        words_sha256="00",
     )
     return replace(call, **changes)
 
