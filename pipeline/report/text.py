@@ -37,9 +37,11 @@ class Line:
 
 
 def number(value: float | None) -> str:
-    """Write a number with about three significant digits and thousands apart."""
+    """Write a number with about three significant digits and thousands apart; a whole count in full."""
     if value is None:
         return NONE
+    if isinstance(value, int):
+        return f"{value:,}"
     size = abs(value)
     if size >= 1000:
         return f"{value:,.0f}"
@@ -55,6 +57,30 @@ def number(value: float | None) -> str:
 def share(value: float | None) -> str:
     """Write a share as per cent."""
     return NONE if value is None else f"{value * 100:.1f} %"
+
+
+def percent(value: float | None) -> str:
+    """Write a share as whole per cent, for labels; near 0 and 1 with the digit that tells them from it."""
+    if value is None:
+        return NONE
+    near = 0 < value < 0.005 or 0.995 < value < 1
+    return f"{value * 100:.1f}%" if near else f"{value * 100:.0f}%"
+
+
+def span(low: float, high: float) -> str:
+    """Write a range; one number where both ends read the same."""
+    first, last = number(low), number(high)
+    return first if first == last else f"{first} to {last}"
+
+
+def count(value: int, noun: str) -> str:
+    """Write how many there are of a thing whose plural takes an s."""
+    return f"{value:,} {noun}" if value == 1 else f"{value:,} {noun}s"
+
+
+def capital(phrase: str) -> str:
+    """Write the first letter as a capital."""
+    return f"{phrase[:1].upper()}{phrase[1:]}"
 
 
 def sentence(phrase: str) -> str:
@@ -73,7 +99,9 @@ def duration(hours: float) -> str:
         return f"{number(hours / 24)} days"
     if hours >= 1:
         return f"{number(hours)} hours"
-    return f"{number(hours * 60)} minutes"
+    if hours >= 1 / 30:
+        return f"{number(hours * 60)} minutes"
+    return f"{hours * 3600:.0f} seconds"
 
 
 def all_notes(figures: Mapping[str, Mapping[str, Any]], given: Sequence[Note | str]) -> list[Note]:
@@ -97,7 +125,7 @@ def all_notes(figures: Mapping[str, Mapping[str, Any]], given: Sequence[Note | s
                 ("agents_per_megawatt", "calls_per_human_hour"),
             )
         )
-    imported = {text: None for f in figures.values() for text in f.get("import_notes", ())}
+    imported = {text: None for name in DEFINITIONS for text in figures[name].get("import_notes", ())}
     notes += [Note(f"Imported calls. {text}") for text in imported]
     hit = figures["prefix_hit"]
     if hit.get("suspect_cells"):
@@ -208,7 +236,8 @@ def headlines(figures: Mapping[str, Mapping[str, Any]]) -> list[Line]:
             shown += f" to {number(row['value_upper'])}"
         covered = agents["coverage"]["power"].get(row["boundary"])
         lines.append(Line("agents_per_megawatt", name, row["value"], shown, "agents/MW", covered))
-    for figure, content in figures.items():
+    for figure in DEFINITIONS:
+        content = figures[figure]
         if content.get("reason"):
             lines.append(
                 Line(
