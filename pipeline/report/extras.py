@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from pipeline import figures
-from pipeline.figures import catalogue, overhead, reuse
+from pipeline.figures import catalogue, failures, reuse, series
 from pipeline.report import change, decision, planning
 from pipeline.sizing import evaluation, plan, speed
 from pipeline.sizing.plan_file import Plan
@@ -20,29 +20,67 @@ if TYPE_CHECKING:
 
 #: Tools that a key would be left with in the advice on catalogues.
 KEEP_TOOLS: Final = 20
-EMPTY: Final[dict[str, dict[str, Any]]] = {
-    "reuse": {"value": None, "unit": "tokens", "reason": "the lake holds no call in the window", "by": {}},
-    "gateway": {
-        "value": None, "unit": "ms", "reason": "the lake holds no call in the window", "phases": [],
-        "counting": {"reason": None, "by_prompt": [], "by_tools": []},
-        "failures": {"calls": 0, "rows": [], "retried_calls": 0, "extra_attempts": 0},
+#: Quantities of the registry that the report shows beside the four figures, and what they are split by.
+SHOWN: Final = {
+    "gateway_overhead": ("all",),
+    "counting_cost": ("all",),
+    "losses": ("all",),
+    "reuse_gap": ("all",),
+    "task_latency": ("all", "profile"),
+    "turn_latency": ("all", "profile"),
+    "interactivity": ("all", "profile"),
+    "first_token_time": ("all",),
+    "decode_share": ("all",),
+    "calls_in_flight": ("all",),
+    "context_at_end": ("all", "profile"),
+    "subagent_share": ("all", "profile"),
+    "failing_turn_share": ("all", "profile"),
+    "failing_turn_amplification": ("all",),
+    "tokens_per_turn": ("all", "profile"),
+    "profile_share": ("all",),
+    "catalogue_tokens_per_call": ("all",),
+}
+_NOTHING: Final = "the lake holds no call in the window"
+EMPTY: Final[dict[str, Any]] = {
+    "reuse": {"value": None, "unit": "tokens", "reason": _NOTHING, "by": {}},
+    "quantities": [],
+    "failures": {
+        "calls": 0,
+        "unsuccessful": 0,
+        "share": None,
+        "rows": [],
+        "retried_calls": 0,
+        "extra_attempts": 0,
     },
     "catalogue": {"keep": KEEP_TOOLS, "by": "key_alias", "rows": []},
-}  # fmt: skip
+}
 
 
 def measure(lake: Path) -> figures.More:
-    """Return what computes lost reuse, gateway and catalogues of a bound window of the *lake*."""
+    """Return what computes the parts beside the figures, of a bound window of the *lake*."""
 
     def parts(con: duckdb.DuckDBPyConnection, window: parameters.Window) -> dict[str, Any]:
+        shown = _quantities(con, window)
         advice = catalogue.advice(con, lake, window.start, window.end, by="key_alias", keep=KEEP_TOOLS)
         return {
             "reuse": reuse.compute(con, window),
-            "gateway": overhead.compute(con, window),
+            "quantities": shown,
+            "failures": failures.compute(con, window),
             "catalogue": {"keep": KEEP_TOOLS, "by": "key_alias", "rows": [asdict(a) for a in advice]},
         }
 
     return parts
+
+
+def _quantities(con: duckdb.DuckDBPyConnection, window: parameters.Window) -> list[dict[str, Any]]:
+    """Rows of the registry's quantities over the whole window."""
+    rows: list[dict[str, Any]] = []
+    columns = ("figure", "part", "dimension", "member", "value", "unit", "calls", "coverage", "reason")
+    for by in dict.fromkeys(SHOWN.values()):
+        wanted = [figures.QUANTITIES[name] for name, dimensions in SHOWN.items() if dimensions == by]
+        found = series.compute(con, window, wanted, "window", by).project(", ".join(columns))
+        rows += [dict(zip(columns, row, strict=True)) for row in found.fetchall()]
+    return rows
 
 
 def before(

@@ -45,7 +45,6 @@ def section(document: Mapping[str, Any], notes: tuple[str, ...]) -> Section:
             Column("Week to week", numeric=False),
         ),
         [_value_row(r) for r in values],
-        whole=True,
         definition="agents_per_megawatt",
     )
     blocks += _boundaries(figure)
@@ -81,9 +80,9 @@ def _lead(figure: Figure) -> str:
     head = figure["headline"]
     made = "made-up" if figure.get("synthetic") else "measured"
     return (
-        f"One megawatt of {made} {head['boundary']} power carried {text.number(figure['value'])} agents in "
-        "a turn, served "
-        f"at {head['tier']} or better. Power of a {head['boundary']} is not that of the building around it."
+        f"One megawatt of {made} {head['boundary']} power carried {text.number(figure['value'])} agents in a "
+        f"turn, served at {head['tier']} or better. Power of a {head['boundary']} is not that of the "
+        "building around it."
     )
 
 
@@ -261,9 +260,9 @@ def _points(figure: Figure, lead: Mapping[str, Any] | None) -> Sequence[str]:
     if little.get("residual") is not None:
         found.append(
             f"Cross-check by Little's law: {text.number(little['mean_agents_in_turn'])} agents in a turn "
-            "against rate × stay "
-            f"{text.number(little['rate_times_residence'])}, off by {text.share(little['residual'])} "
-            f"({'holds' if little.get('holds') else 'does not hold'}; 2 % is allowed)."
+            f"against rate × stay {text.number(little['rate_times_residence'])}, off by "
+            f"{text.share(little['residual'])} ({'holds' if little.get('holds') else 'does not hold'}; 2 % "
+            "is allowed)."
         )
     external = (figure.get("external") or {}).get("agent_hours") or {}
     if external:
@@ -293,7 +292,6 @@ def _provisioned(provisioned: Mapping[str, Any]) -> list[str]:
     if public["agents_per_provisioned_megawatt"] is not None:
         said.append(
             f"On public constants: {text.number(public['agents_per_provisioned_megawatt'])} agents per "
-            "provisioned "
-            f"megawatt. {public['meaning']}"
+            f"provisioned megawatt. {public['meaning']}"
         )
     return said
