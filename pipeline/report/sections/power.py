@@ -247,15 +247,15 @@ def _points(figure: Figure, lead: Mapping[str, Any] | None) -> Sequence[str]:
         between = f", week to week {text.span(*weekly)}" if weekly else ""
         found.append(f"If {estimate['assumption']}: {text.number(estimate['value'])}{between}.")
     capacity = figure.get("capacity") or {}
-    if capacity.get("value") is None:
-        found.append(f"Capacity, which is not the same as served: none; {capacity.get('reason')}.")
-    else:
+    why = capacity.get("reason")
+    if capacity.get("value") is not None:
         least = "at least " if capacity.get("lower_bound") else ""
-        why = f" ({capacity['reason']})" if capacity.get("reason") else ""
         found.append(
             f"Capacity, which is not the same as served: {least}{text.number(capacity['value'])} agents per "
-            f"megawatt{why}."
+            f"megawatt{f' ({why})' if why else ''}."
         )
+    elif why:
+        found.append(f"Capacity, which is not the same as served: none; {why}.")
     little = figure.get("littles_law") or {}
     if little.get("residual") is not None:
         found.append(
