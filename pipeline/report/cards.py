@@ -137,7 +137,7 @@ def _spread(document: Mapping[str, Any], figure: str, key: str, *, as_share: boo
     if found["value"] is None:
         return f"no interval of weeks: {found['reason']}" if found["reason"] else ""
     low, high = found["value"]
-    between = f"{text.percent(low)} to {text.percent(high)}" if as_share else text.span(low, high)
+    between = f"{text.share(low)} to {text.share(high)}" if as_share else text.span(low, high)
     return f"days from {between}" if found["kind"].startswith("days") else f"week to week {between}"
 
 

@@ -101,16 +101,17 @@ def before(
 def plan_of(
     content: Mapping[str, Any], earlier: Mapping[str, Any] | None, sizing: planning.Sizing | None
 ) -> tuple[dict[str, Any], planning.Planned | None]:
-    """Return decision, check of the plan and checklist, and the plan itself where there is one."""
-    try:
-        stated = planning.load_plan(sizing)
-        planned = planning.of_week(content, stated)
-        last = _quietly(earlier, stated)
+    """Return decision, check of the plan and checklist, and the plan itself where there is one.
+
+    Raises:
+        SizingError: a file that *sizing* names cannot be used.
+    """
+    stated = planning.load_plan(sizing)
+    planned, why = _plan(content, stated)
+    checked: dict[str, Any] = {"rows": [], "reason": why}
+    if planned is not None:
+        last, _ = (None, None) if earlier is None else _plan(earlier, stated)
         checked = planning.verified(planned, last, sizing, stated)
-        why = None
-    except SizingError as error:
-        planned, stated, why = None, None, f"no plan: {error}"
-        checked = {"rows": [], "reason": why}
     installed = sizing.installed if sizing else None
     return {
         "decision": decision.decide(planned, why, content, installed),
@@ -119,12 +120,25 @@ def plan_of(
     }, planned
 
 
-def _quietly(earlier: Mapping[str, Any] | None, stated: Plan | None) -> planning.Planned | None:
-    """The plan that the earlier window would have given; None where it gives none."""
+def _too_little(content: Mapping[str, Any]) -> str | None:
+    """Why the window is no basis for a plan at all."""
+    if not content["counts"].get("calls"):
+        return "the window holds no call"
+    sessions = (content["calls_per_human_hour"].get("turns_per_session") or {}).get("sessions")
+    if content["counts"]["calls"] < 2 or sessions == 1:
+        return "one session says nothing about a fleet"
+    return None
+
+
+def _plan(content: Mapping[str, Any], stated: Plan | None) -> tuple[planning.Planned | None, str | None]:
+    """The plan of a set of figures, or why there is none."""
+    why = _too_little(content)
+    if why:
+        return None, why
     try:
-        return None if earlier is None else planning.of_week(earlier, stated)
-    except SizingError:
-        return None
+        return planning.of_week(content, stated), None
+    except SizingError as error:
+        return None, str(error)
 
 
 def cost(lost: dict[str, Any], planned: planning.Planned | None) -> dict[str, Any]:

@@ -65,7 +65,11 @@ def percent(value: float | None) -> str:
     """Write a share as whole per cent, for labels; near 0 and 1 with the digit that tells them from it."""
     if value is None:
         return NONE
-    near = 0 < value < 0.005 or 0.995 < value < 1
+    if 0 < value < 0.0005:
+        return "< 0.1%"
+    if 0.9995 <= value < 1:
+        return "> 99.9%"
+    near = 0 < value < 0.005 or 0.995 <= value < 1
     return f"{value * 100:.1f}%" if near else f"{value * 100:.0f}%"
 
 

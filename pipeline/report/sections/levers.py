@@ -110,10 +110,12 @@ def _basis(decision: Mapping[str, Any]) -> Points:
 def _missing(entry: Mapping[str, Any]) -> str:
     spec = BY_KEY.get(entry["input"])
     name = spec.meaning if spec else "calls in flight by hour of the week"
-    instead = (
-        "left out" if entry["filled_with"] is None else f"{entry['filled_with']} instead ({entry['from']})"
-    )
-    return f"{text.capital(name)}: {entry['why']}; {basis_words(instead)}."
+    instead = f"{entry['filled_with']} instead ({entry['from']})"
+    if entry["filled_with"] is None:
+        instead = "left out"
+    elif spec is None:
+        instead = f"{basis_words('D x rho x A')}, instead"
+    return f"{text.capital(name)}: {entry['why']}; {instead}."
 
 
 def _need(row: Mapping[str, Any]) -> Row:

@@ -138,6 +138,7 @@ def test_a_sparse_week_reads_well_and_says_what_is_missing(
         shown = assert_reads_well(browser, sparse[name], name, width, dark)
         assert "None" not in shown
         assert "nan" not in shown.lower().split()
+        assert ("No decision: " in shown) is (name != "no-power")
         expected = {
             "empty": "The lake holds no call in the window.",
             "one-call": "1 call, 1 of them reached an engine",
