@@ -12,9 +12,10 @@ from typing import Any, Final
 
 from pydantic import SecretStr
 
+from gateway_plugin.event import SECRET_KEY
 from pipeline.errors import ConfigError
 from pipeline.extract.event_stream import Collector, CollectReport
-from pipeline.extract.redis_server import SECRET_KEY, client
+from pipeline.extract.redis_server import client
 from pipeline.lake import Lake, connect
 from pipeline.runlock import writer_lock
 from pipeline.settings import Settings

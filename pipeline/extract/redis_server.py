@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any
 
 import redis
 from redis.exceptions import AuthenticationError, NoPermissionError, RedisError, ResponseError
 
 from pipeline.errors import ConfigError, UnreachableError
 from pipeline.settings import RedisSettings
-
-#: Where the plugin keeps the secret that it made when none was set.
-SECRET_KEY: Final = "{agentwatt}:secret"  # noqa: S105 - the name of a Redis key
 
 
 @contextmanager
