@@ -174,6 +174,10 @@ class Power(Protocol):
         """Least measured share of the window."""
 
     @property
+    def unseen_ms(self) -> float:
+        """Longest time between the gateway's instant of an end of a call and the client's or the engine's."""
+
+    @property
     def capacity_share(self) -> float:
         """Share of the agent time that must conform for a load to count as carried."""
 
@@ -313,7 +317,11 @@ def bind_conventions(con: duckdb.DuckDBPyConnection, settings: Conventions) -> d
     relation(con, "prm_external_provider", provider=("VARCHAR", providers))
     relation(con, "prm_external_group", model_group=("VARCHAR", sorted(set(power.external_model_groups))))
     relation(con, "prm_powered_group", model_group=("VARCHAR", powered_groups(power)))
-    return {"visit_gap_s": float(settings.visit_gap_s), "max_gap_s": float(power.max_gap_s)}
+    return {
+        "visit_gap_s": float(settings.visit_gap_s),
+        "max_gap_s": float(power.max_gap_s),
+        "unseen_s": power.unseen_ms / 1e3,
+    }
 
 
 def bind_window(con: duckdb.DuckDBPyConnection, settings: Conventions, window: Window) -> dict[str, Any]:
