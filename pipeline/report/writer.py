@@ -16,7 +16,7 @@ from typing import Any, Final
 from gateway_plugin.event import SCHEMA_VERSION
 from pipeline import figures, run
 from pipeline.lake import write_text
-from pipeline.report import charts, text
+from pipeline.report import beside, charts, text
 from pipeline.report.definitions import DEFINITIONS
 from pipeline.sql import binding, parameters
 
@@ -162,11 +162,25 @@ def _markdown(document: dict[str, Any], notes: Sequence[text.Note]) -> str:
             if line.figure == name:
                 what = f"{line.name} ({line.reason})" if line.reason else line.name
                 out.append(f"| {_cell(what)} | {line.shown} | {line.unit} | {text.share(line.coverage)} |")
+        if name == beside.FIGURE:
+            out += _beside(content[name])
         boundary = content[name].get("boundary")
         out += ["", f"Definition: {definition.formula}.", ""]
         if boundary:
             out += [f"Power boundary: {boundary}.", ""]
     return "\n".join(out)
+
+
+def _beside(figure: dict[str, Any]) -> list[str]:
+    """Return what stands beside agents per megawatt: a table and what its lines mean."""
+    found = beside.lines(figure)
+    if not found:
+        return []
+    out = ["", "Beside it:", "", "| what | value | unit |", "|---|---:|---|"]
+    for line in found:
+        what = f"{line.name} ({line.reason})" if line.reason else line.name
+        out.append(f"| {_cell(what)} | {line.shown} | {line.unit} |")
+    return [*out, "", *(part for text_ in beside.remarks(figure) for part in (text_, ""))]
 
 
 def _window_line(window: dict[str, Any]) -> str:
@@ -182,7 +196,7 @@ def _csv(content: dict[str, dict[str, Any]]) -> str:
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow(("figure", "name", "value", "unit", "coverage", "reason"))
-    for line in text.headlines(content):
+    for line in (*text.headlines(content), *beside.lines(content[beside.FIGURE])):
         writer.writerow(
             (
                 line.figure,
