@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pipeline.report import charts, text
+from pipeline.report import beside, charts, text
 from pipeline.report.blocks import (
     Block,
+    Cell,
     Chart,
     Charts,
     Column,
@@ -52,15 +53,7 @@ def section(document: Mapping[str, Any], notes: tuple[str, ...]) -> Section:
     lead_row = next((r for r in values if r["state"] == "in_turn"), None)
     if lead_row is not None:
         blocks += _conventions(figure, lead_row)
-        blocks += table(
-            "power_by_model",
-            "By model group",
-            "Model group",
-            ("Adds to the figure", Column("On the energy that serves it", numeric=False)),
-            [_part_row(p) for p in lead_row.get("by_model_group") or ()],
-            definition="agents_per_megawatt",
-            folded=True,
-        )
+    blocks += _everything(figure)
     points = _points(figure, lead_row)
     if points:
         blocks.append(Points(tuple(points)))
@@ -231,11 +224,22 @@ def _conventions(figure: Figure, lead: Mapping[str, Any]) -> list[Block]:
     )
 
 
-def _part_row(part: Mapping[str, Any]) -> Row:
-    own = part["reason"] if part.get("value") is None else text.number(part["value"])
-    if part.get("value") is not None and part.get("split"):
-        own += f" ({part['split']})"
-    return Row(part["model_group"] or "unknown", (number(part["contribution"]), words(own)))
+def _everything(figure: Figure) -> list[Block]:
+    """Every number that belongs to the figure, one a line, with what the lines mean and do not mean."""
+    return table(
+        beside.TABLE,
+        "Every number that belongs to it",
+        "What",
+        ("Value", Column("Unit", numeric=False)),
+        [
+            Row(line.name, (Cell(line.shown, line.value), Cell(line.unit)), line.reason)
+            for line in beside.lines(figure)
+        ],
+        definition="agents_per_megawatt",
+        folded=True,
+        whole=True,
+        note=" ".join(beside.remarks(figure)),
+    )
 
 
 def _points(figure: Figure, lead: Mapping[str, Any] | None) -> Sequence[str]:
