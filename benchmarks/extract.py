@@ -1,18 +1,18 @@
 """One million SpendLogs rows out of a real PostgreSQL: this extractor against the best public readers.
 
-    python benchmarks/extract.py                    # installs the other readers into an environment of their own
+    python benchmarks/extract.py                # the other readers go into an environment of their own
     python benchmarks/extract.py --python OTHER/bin/python --rows 200000
 
-A table as LiteLLM 1.108 creates it is filled with rows of a fortnight: metadata of 1.5 to 3 kB as the proxy writes
-it, most of it never read, our object in nine rows of ten, retries, failures, response-cache hits and keys without
-the plugin. Then each reader brings the same columns into Parquet files with zstd: this project's extractor (hashing
-identities, checking every value, merging days) and, in processes of their own, ConnectorX, ADBC, psycopg with
-binary COPY and Polars, and DuckDB's postgres extension, each with the same SELECT that lets the server take the JSON
-apart. A reader that is not installed is left out and named. The database is warm for all of them; the
-least of several runs counts.
+A table as LiteLLM 1.108 creates it is filled with rows of a fortnight: metadata of 1.5 to 3 kB as the proxy
+writes it, most of it never read, our object in nine rows of ten, retries, failures, response-cache hits and
+callers without the plugin. Then each reader brings the same columns into Parquet files with zstd: this
+project's extractor (hashing identities, checking every value, merging days) and, in processes of their
+own, ConnectorX, ADBC, psycopg with COPY and Arrow, and DuckDB's postgres extension, each with the same
+SELECT, which lets the server take the JSON apart. A reader that cannot be had is left out and named. The
+database is warm for all of them; the least of several runs counts.
 
-The last line is one JSON object: seconds by reader, and the target (ours ≤ 1.1 × the fastest other). Exit 1 when it
-is missed, or when rows differ.
+The last line is one JSON object: seconds by reader, and the target (ours ≤ 1.1 × the fastest other). Exit 1
+when it is missed, or when rows differ.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import parse_qsl, quote, urlsplit, urlunsplit
 
 import orjson
 
@@ -65,34 +66,46 @@ _METADATA: Final = """
 jsonb_build_object(
   'batch_models', NULL, 'usage_object', jsonb_build_object(
     'prompt_tokens', 1000 + n % 90000, 'completion_tokens', 50 + n % 700, 'total_tokens', 1050 + n % 90700,
-    'prompt_tokens_details', jsonb_build_object('cached_tokens', (1000 + n % 90000) * (n % 10) / 11, 'audio_tokens', 0),
+    'prompt_tokens_details', jsonb_build_object('cached_tokens', (1000 + n % 90000) * (n % 10) / 11,
+    'audio_tokens', 0),
     'completion_tokens_details', jsonb_build_object('reasoning_tokens', n % 50)),
   'user_api_key', md5((n % 200)::text), 'user_api_key_alias', 'team-key-' || n % 200,
   'user_api_key_team_id', 'team-' || n % 20, 'user_api_key_team_alias', 'The team number ' || n % 20,
-  'user_api_key_org_id', NULL, 'user_api_key_user_id', 'user-' || n % 1500, 'requester_ip_address', '10.0.0.1',
+  'user_api_key_org_id', NULL, 'user_api_key_user_id', 'user-' || n % 1500, 'requester_ip_address',
+  '10.0.0.1',
   'applied_guardrails', '[]'::jsonb, 'mcp_tool_call_metadata', NULL, 'vector_store_request_metadata', NULL,
   'guardrail_information', NULL, 'additional_usage_values', jsonb_build_object(
     'cache_read_input_tokens', (1000 + n % 90000) * (n % 10) / 11, 'cache_creation_input_tokens', 0),
-  'model_map_information', jsonb_build_object('model_map_key', 'coder-large', 'model_map_value', jsonb_build_object(
+  'model_map_information', jsonb_build_object('model_map_key', 'coder-large', 'model_map_value',
+  jsonb_build_object(
     'key', 'coder-large', 'max_tokens', 8192, 'max_input_tokens', 262144, 'input_cost_per_token', 0.000001,
-    'output_cost_per_token', 0.000004, 'cache_read_input_token_cost', 0.0000001, 'litellm_provider', 'hosted_vllm',
+    'output_cost_per_token', 0.000004, 'cache_read_input_token_cost', 0.0000001, 'litellm_provider',
+    'hosted_vllm',
     'mode', 'chat', 'supports_vision', false, 'supports_function_calling', true, 'supports_reasoning', true,
-    'supported_openai_params', '["tools","tool_choice","temperature","top_p","stream","stop","seed"]'::jsonb)),
+    'supported_openai_params',
+    '["tools","tool_choice","temperature","top_p","stream","stop","seed"]'::jsonb)),
   'cost_breakdown', jsonb_build_object('input_cost', 0.001, 'output_cost', 0.002, 'total_cost', 0.003),
   'litellm_overhead_time_ms', 4.2, 'attempted_retries', n % 50 / 49, 'max_retries', 2, 'status',
   CASE WHEN n % 100 = 7 THEN 'failure' ELSE 'success' END, 'error_information',
   CASE WHEN n % 100 = 7 THEN jsonb_build_object('error_class', 'Timeout', 'error_code', '408',
-    'llm_provider', 'hosted_vllm', 'traceback', repeat('File "/app/litellm/router.py", line 1 in call ', 20)) END,
+    'llm_provider', 'hosted_vllm', 'traceback', repeat('File "/app/litellm/router.py", line 1 in call ',
+    20)) END,
   'spend_logs_metadata', CASE WHEN n % 10 < 9 THEN jsonb_build_object('agentwatt', jsonb_build_object(
     'schema', 1, 'event_id', '0198c0de-0000-7000-8000-' || lpad(to_hex(n), 12, '0'), 'outcome', 'success',
     'started_us', 1772409600000000 + n * 1200000::bigint, 'session_key', md5('s' || n / 40), 'session_id',
-    md5('i' || n / 40), 'session_source', 'x-claude-code-session-id', 'session_evidence', 'E1', 'agent_id', 'main',
-    'agent_kind', 'main', 'turn_id', md5('t' || n / 8), 'turn_index', n / 8 % 5 + 1, 'call_index', n % 8 + 1,
-    'turn_evidence', 'E3', 'initiator', CASE WHEN n % 8 = 0 THEN 'user' ELSE 'agent' END, 'client', 'claude-code',
-    'client_version', '2.1.283', 'user_hash', md5('u' || n % 1500), 'user_source', 'end_user', 'route', 'chat',
+    md5('i' || n / 40), 'session_source', 'x-claude-code-session-id', 'session_evidence', 'E1',
+    'agent_id', 'main',
+    'agent_kind', 'main', 'turn_id', md5('t' || n / 8), 'turn_index', n / 8 % 5 + 1, 'call_index',
+    n % 8 + 1,
+    'turn_evidence', 'E3', 'initiator', CASE WHEN n % 8 = 0 THEN 'user' ELSE 'agent' END, 'client',
+    'claude-code',
+    'client_version', '2.1.283', 'user_hash', md5('u' || n % 1500), 'user_source', 'end_user', 'route',
+    'chat',
     'cached_tokens', (1000 + n % 90000) * (n % 10) / 11, 'usage_source', 'provider', 'prompt_bytes',
-    4000 + n % 360000, 'shared_bytes', (4000 + n % 360000) * 9 / 10, 'break_reason', 'none', 'idle_ms', 1234.5,
-    'system_digest', left(md5('y' || n % 9), 16), 'tools_digest', left(md5('z' || n % 9), 16), 'tool_count', 24,
+    4000 + n % 360000, 'shared_bytes', (4000 + n % 360000) * 9 / 10, 'break_reason', 'none', 'idle_ms',
+    1234.5,
+    'system_digest', left(md5('y' || n % 9), 16), 'tools_digest', left(md5('z' || n % 9), 16),
+    'tool_count', 24,
     'tools_bytes', 48211, 'state', 'ok', 'queue_ms', 1.25, 'pre_call_ms', 2.5, 'ttft_ms', 812.25,
     'duration_ms', 4012.5, 'count_ms', 11.5, 'count_calls', 1, 'attempts', 1))
     ELSE '{"note": "from the caller"}'::jsonb END)
@@ -100,17 +113,20 @@ jsonb_build_object(
 _FILL: Final = f"""
 INSERT INTO "LiteLLM_SpendLogs" (request_id, call_type, api_key, spend, total_tokens, prompt_tokens,
   completion_tokens, "startTime", "endTime", "completionStartTime", model, model_id, model_group,
-  custom_llm_provider, api_base, "user", metadata, cache_hit, team_id, end_user, session_id, status, messages, response,
+  custom_llm_provider, api_base, "user", metadata, cache_hit, team_id, end_user, session_id, status,
+  messages, response,
   litellm_call_id)
 SELECT 'chatcmpl-' || md5(n::text), 'acompletion', md5('k' || n % 200), n % 1000 / 1e5, 1050 + n % 90700,
   1000 + n % 90000, 50 + n % 700, timestamp '2026-03-02' + n * interval '1.2 seconds',
   timestamp '2026-03-02' + n * interval '1.2 seconds' + interval '4.0125 seconds',
   timestamp '2026-03-02' + n * interval '1.2 seconds' + interval '0.812 seconds', 'hosted_vllm/coder-large',
-  md5('d' || n % 4), 'coder-large', 'hosted_vllm', 'http://engine:8000/v1', 'user-' || n % 1500, {_METADATA},
-  CASE WHEN n % 500 = 3 THEN 'True' ELSE 'False' END, 'team-' || n % 20, 'person-' || n % 1500, md5('i' || n / 40),
+  md5('d' || n % 4), 'coder-large', 'hosted_vllm', 'http://engine:8000/v1', 'user-' || n % 1500,
+  {_METADATA},
+  CASE WHEN n % 500 = 3 THEN 'True' ELSE 'False' END, 'team-' || n % 20, 'person-' || n % 1500,
+  md5('i' || n / 40),
   CASE WHEN n % 100 = 7 THEN 'failure' ELSE 'success' END, '{{}}', '{{}}', md5('c' || n)
 FROM generate_series($first, $last) AS n
-"""  # noqa: S608 - a constant
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +173,10 @@ def _connectorx(url: str, query: str, out: Path) -> int:
     import connectorx
     import pyarrow.parquet
 
+    parts = urlsplit(url)
+    if socket := dict(parse_qsl(parts.query)).get("host"):  # it wants the folder of a socket as the host
+        who = parts.netloc.rpartition("@")[0]
+        url = urlunsplit(parts._replace(netloc=f"{who}@{quote(socket, safe='')}", query=""))
     table = connectorx.read_sql(url, query, return_type="arrow")
     pyarrow.parquet.write_table(table, out, compression="zstd")
     return int(table.num_rows)
@@ -238,7 +258,7 @@ def work(reader: str, url: str, query: str, out: Path) -> None:
     began = time.perf_counter()
     rows = _ours(url, out) if reader == "agentwatt" else READERS[reader](url, query, out)
     seconds = time.perf_counter() - began
-    files = [p for p in out.rglob("*.parquet")] if out.is_dir() else [out]
+    files = list(out.rglob("*.parquet")) if out.is_dir() else [out]
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(
         orjson.dumps(asdict(Run(reader, seconds, rows, sum(p.stat().st_size for p in files), peak))).decode()
@@ -382,7 +402,8 @@ def _judge(rows: int, size: int, found: dict[str, list[Run]], absent: dict[str, 
             "met": complete and value <= TARGET,
         }
         print(
-            f"{'met   ' if result['met'] else 'MISSED'} ours ÷ {fastest.reader} {value:.2f} (target ≤ {TARGET:g})"
+            f"{'met   ' if result['met'] else 'MISSED'} ours ÷ {fastest.reader} {value:.2f} "
+            f"(target ≤ {TARGET:g})"
         )
     else:
         print("MISSED there is nothing to compare")
