@@ -94,8 +94,8 @@ def _connect(url: str, timeout_s: float) -> redis.Redis:
         return redis.Redis.from_url(address.url, **options)
     options |= address.options
     if address.kind == "cluster":
-        nodes = [ClusterNode(host, port) for host, port in address.nodes]
-        return cast("redis.Redis", RedisCluster(startup_nodes=nodes, **options))  # type: ignore[abstract]
+        nodes: Any = [ClusterNode(h, p) for h, p in address.nodes]  # type: ignore[no-untyped-call]
+        return cast("redis.Redis", RedisCluster(startup_nodes=nodes, **options))
     asked = {"socket_timeout": timeout_s} | address.sentinel_options
     sentinel: Any = Sentinel(list(address.nodes), sentinel_kwargs=asked, **options)  # type: ignore[no-untyped-call]
     return cast("redis.Redis", sentinel.master_for(address.service))
