@@ -95,7 +95,7 @@ REUSE: Final = (
         dimensions=("all",),
         coverage=("NULL", "NULL"),
         needs=(Need.ENGINE,),
-        reason="no engine counters",
+        reason="no engine counters, or no query",
     ),
     ratio(
         "engine_disagreement",
