@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from gateway_plugin.prefix import Chain
+from gateway_plugin.recent import Recent
 
 _PER_SESSION: Final = 32
 #: A conversation this short can be a new one; a longer one with an unknown head is an edited old one.
@@ -40,18 +41,14 @@ class Agents:
     """Bounded memory of the agents of each session. Single-threaded: used on the event loop only."""
 
     def __init__(self, max_sessions: int) -> None:
-        self._known: OrderedDict[str, _Known] = OrderedDict()
-        self._openings: OrderedDict[tuple[str, int], tuple[str, str | None]] = OrderedDict()
-        self._max = max_sessions
+        self._known: Recent[str, _Known] = Recent(max_sessions)
+        self._openings: Recent[tuple[str, int], tuple[str, str | None]] = Recent(max_sessions)
 
     def _session(self, session_key: str) -> _Known:
-        known = self._known.get(session_key)
+        known = self._known.use(session_key)
         if known is None:
-            known = self._known[session_key] = _Known()
-            while len(self._known) > self._max:
-                self._known.popitem(last=False)
-        else:
-            self._known.move_to_end(session_key)
+            known = _Known()
+            self._known.put(session_key, known)
         return known
 
     def is_beside(self, session_key: str, chain: Chain, message_count: int) -> bool:
@@ -106,11 +103,7 @@ class Agents:
 
     def link(self, user: str, opening: str, session: tuple[str, str | None]) -> None:
         """Remember (session key, id) of *user*'s conversation that starts with *opening*."""
-        key = (user, hash(opening[:_QUOTED_CHARS]))
-        self._openings[key] = session
-        self._openings.move_to_end(key)
-        while len(self._openings) > self._max:
-            self._openings.popitem(last=False)
+        self._openings.put((user, hash(opening[:_QUOTED_CHARS])), session)
 
     def linked(self, user: str, opening: str) -> tuple[str, str | None] | None:
         """Return the session of *user* that starts with *opening*, when this worker saw it.

@@ -20,6 +20,7 @@ from litellm.integrations.custom_logger import CustomLogger
 
 from gateway_plugin import counting, payloads
 from gateway_plugin import settings as plugin_settings
+from gateway_plugin.address import AddressError
 from gateway_plugin.call import OpenCall
 from gateway_plugin.guard import Guard
 from gateway_plugin.hashing import Hasher
@@ -28,7 +29,6 @@ from gateway_plugin.recorder import Recorder
 from gateway_plugin.secret import memory_seed, shared_secret
 from gateway_plugin.settings import PluginSettings, SettingsError
 from gateway_plugin.sinks import spend_logs
-from gateway_plugin.sinks.connection import AddressError
 from gateway_plugin.text import storable
 
 log = logging.getLogger("agentwatt")
@@ -112,7 +112,7 @@ class AgentwattLogger(CustomLogger):  # type: ignore[misc]
                     call.counting = self._meter.begin()
                 _current.set(call)
                 if (task := asyncio.current_task()) is not None:
-                    task.add_done_callback(functools.partial(_request_left, call))
+                    task.add_done_callback(functools.partial(self._request_left, call))
                 bucket = spend_logs.bucket_of(data)
                 if bucket is not None:
                     spend_logs.write(bucket, call.record)
@@ -220,6 +220,11 @@ class AgentwattLogger(CustomLogger):  # type: ignore[misc]
                 spend_logs.write(copy, record)
                 request_data["litellm_metadata"] = copy
 
+    def _request_left(self, call: OpenCall, _: object) -> None:
+        with self._guard("left"):
+            if self._recorder is not None:
+                self._recorder.left(call)
+
     def _find(self, data: Mapping[str, Any]) -> OpenCall | None:
         """Find our call: by the event id that we wrote into the request, else by this task's context."""
         event_id = spend_logs.read_event_id(data.get("litellm_params")) or spend_logs.read_event_id(data)
@@ -246,8 +251,3 @@ def _hand_over(record: Mapping[str, Any], data: dict[str, Any], bucket: dict[str
     if session and ours and not data.get("litellm_session_id"):
         data["litellm_session_id"] = session
         bucket.setdefault("session_id", session)
-
-
-def _request_left(call: OpenCall, _: object) -> None:
-    """Note when the proxy was done with a request, however it ended."""
-    call.left_mono = time.monotonic()

@@ -13,13 +13,14 @@ together with the user, so no user's id finds another's session. The memory is t
 from __future__ import annotations
 
 import re
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
 
 import xxhash
+
+from gateway_plugin.recent import Recent
 
 #: Ids remembered per worker (about 250 bytes each): an hour of ten calls a second.
 MAX_IDS: Final = 50_000
@@ -62,9 +63,8 @@ class Lineage:
 
     def __init__(self, seed: int, max_ids: int = MAX_IDS) -> None:
         self._seed = seed
-        self._max = max_ids
         #: None stands for an id that more than one session was given.
-        self._origins: OrderedDict[int, Origin | None] = OrderedDict()
+        self._origins: Recent[int, Origin | None] = Recent(max_ids)
 
     def __len__(self) -> int:
         return len(self._origins)
@@ -77,18 +77,15 @@ class Lineage:
             key = self._key(user, value)
             known = self._origins.get(key, origin)
             shared = known is None or known.session_key != origin.session_key
-            self._origins[key] = None if shared else origin
-            self._origins.move_to_end(key)
-        while len(self._origins) > self._max:
-            self._origins.popitem(last=False)
+            self._origins.put(key, None if shared else origin)
 
     def descent(self, user: str, items: Sequence[Any]) -> Descent | None:
         """Return what the newest tool results of a known origin in *items* tell, None without any."""
-        if not self._origins:
+        if not len(self._origins):
             return None
         for value, direct in islice(_result_ids(items), _MAX_RESULTS):
             if len(value) <= _MAX_ID_CHARS:
-                origin = self._origins.get(self._key(user, value))
+                origin = self._origins.get(self._key(user, value), None)
                 if origin is not None:
                     return Descent(origin, direct)
         return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import contextlib
 import functools
 import logging
 import time
@@ -17,6 +18,7 @@ from gateway_plugin.guard import Guard
 from gateway_plugin.recorder import Recorder
 from gateway_plugin.settings import PluginSettings
 from gateway_plugin.shared_state import SharedState
+from gateway_plugin.shutdown import logged, run_at_shutdown
 from gateway_plugin.sinks import metric_table as table
 from gateway_plugin.sinks import metrics as prometheus
 from gateway_plugin.sinks.connection import connect
@@ -44,6 +46,7 @@ class Outputs:
         self._guard = guard
         self._task: asyncio.Task[None] | None = None
         self._recorder: Recorder | None = None
+        self._ends_with_server = False
         self._worst_lag = 0.0
         self.link: Callable[[], Any] | None = None
         self.stream: RedisStreamSink | None = None
@@ -112,6 +115,10 @@ class Outputs:
     def ensure_task(self) -> None:
         """Start the background task in this worker's loop; it runs for as long as the loop."""
         if self._task is None or self._task.done():
+            if not self._ends_with_server:
+                self._ends_with_server = True
+                with self._guard("shutdown"):
+                    run_at_shutdown(self._end)
             self._task = asyncio.get_running_loop().create_task(self._watch(), name="agentwatt-watch")
 
     async def _watch(self) -> None:
@@ -129,15 +136,15 @@ class Outputs:
             if now >= sample_at:
                 sample_at = now + interval
                 with self._guard("watch"):
+                    while self._recorder is not None and self._recorder.close_stale():  # noqa: ASYNC110
+                        await asyncio.sleep(0)  # lets requests in, waits for nothing
                     self.tick()
                 if self._settings.db_connections and self.metrics is not None:
                     with self._guard("metrics"):
                         self.metrics.set(await proxy_gauges.db_connections(interval))
 
     def tick(self) -> None:
-        """Close stale calls, set the gauges, and bring the counters up to date."""
-        if self._recorder is not None:
-            self._recorder.close_stale()
+        """Set the gauges and bring the counters up to date."""
         if self.metrics is not None:
             with self._guard("metrics"):
                 self._sample(self.metrics)
@@ -173,6 +180,13 @@ class Outputs:
         metrics.advance(table.ODDITIES, {k: v for k, v in odd.items() if k in _KINDS})
         metrics.advance(table.PLUGIN_ERRORS, self._guard.counts)
         metrics.set(gauges)
+
+    async def _end(self) -> None:
+        """Close at the end of the server, after what LiteLLM has still to log, all within our time."""
+        with self._guard("shutdown"):
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(logged(), self._settings.shutdown_flush_s / 2)
+            await self.close()
 
     async def close(self) -> None:
         """Stop the background tasks and flush within the shutdown time."""

@@ -161,7 +161,11 @@ def success_ending(kwargs: Mapping[str, Any], result: object, call: OpenCall) ->
     error_class = _mapping(payload.get("error_information")).get("error_class")
     params = _mapping(kwargs.get("litellm_params"))
     own = _mapping(params.get("litellm_metadata")) or _mapping(params.get("metadata"))
-    disconnected = error_class == "ClientDisconnected" or bool(own.get("client_disconnected"))
+    disconnected = (
+        error_class == "ClientDisconnected"
+        or bool(own.get("client_disconnected"))
+        or _cut_short(kwargs, call)
+    )
     usage_object = meta.get("usage_object") or _usage_of(result)
     known = [
         n
@@ -190,6 +194,16 @@ def success_ending(kwargs: Mapping[str, Any], result: object, call: OpenCall) ->
         degraded=not payload,
         tool_call_ids=tool_call_ids(result),
     )
+
+
+def _cut_short(kwargs: Mapping[str, Any], call: OpenCall) -> bool:
+    """Return whether a streamed message ended without its last event.
+
+    On this route LiteLLM (1.108) may log what had come before it marks that the client left: it says only
+    that the provider's closing event is missing. It says the same of every pass-through of other providers,
+    and a bridged message has no such word at all, so nothing is concluded from either.
+    """
+    return call.record.get("route") == "messages" and kwargs.get("prompt_cache_response_complete") is False
 
 
 def _usage_of(result: object) -> object:

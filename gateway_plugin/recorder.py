@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections import Counter, OrderedDict
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable
+from itertools import islice
 from typing import Any, Final
 
 from gateway_plugin import prefix, turns
@@ -17,12 +18,14 @@ from gateway_plugin.call import Arrival, Ending, OpenCall, now_us
 from gateway_plugin.event import FIELD_NAMES, OUTCOME_RANK, SCHEMA_VERSION, new_event_id
 from gateway_plugin.hashing import Hasher
 from gateway_plugin.placement import Placement
+from gateway_plugin.recent import Recent
 from gateway_plugin.settings import PluginSettings
 from gateway_plugin.state import SessionState
 from gateway_plugin.text import storable
 
-#: Calls that one tick of the watchdog closes, so that it never holds the event loop for long.
-_CLOSED_PER_TICK: Final = 100
+#: How long the watchdog works on the event loop at a time, seconds, and how often it looks at the clock.
+_CLOSING_S: Final = 0.001
+_CLOSING_BATCH: Final = 5
 
 #: Ended calls remembered so that a second ending of the same call is a counted no-op.
 _FINISHED_MAX: Final = 10_000
@@ -48,7 +51,9 @@ class Recorder:
         self._seed = seed
         self.placement = Placement(settings, hasher, seed=seed)
         self.open_calls: OrderedDict[str, OpenCall] = OrderedDict()
-        self._finished: OrderedDict[str, OpenCall] = OrderedDict()
+        self._finished: Recent[str, OpenCall] = Recent(_FINISHED_MAX)
+        #: Calls without an end whose requests the proxy is done with, in the order in which they left.
+        self._left: deque[str] = deque(maxlen=_OPEN_MAX)
         self.counts: Counter[str] = Counter()
         #: Called with each final record, its call, and whether it revises an earlier ending of the call.
         self.on_final: Callable[[dict[str, Any], OpenCall, bool], None] | None = None
@@ -65,10 +70,9 @@ class Recorder:
         started = time.monotonic()
         body = arrival.body
         items = turns.items_of(body)
-        chain = prefix.build(body, items, seed=self._seed, max_bytes=self._settings.max_prompt_bytes)
-        # The text, not the message: harnesses add and drop injected parts beside it from call to call.
         opening = turns.first_human_text(items)
-        chain.first_user_digest = prefix.text_digest(opening, self._seed)
+        limit = self._settings.max_prompt_bytes
+        chain = prefix.build(body, items, seed=self._seed, max_bytes=limit, opening=opening)
         seen = now_us()
         record: dict[str, Any] = {
             "schema": SCHEMA_VERSION,
@@ -152,9 +156,7 @@ class Recorder:
             self.placement.place(call, arrival, items, chain, opening)
         first_time = call.rank < 0
         call.rank = rank
-        self._finished[event_id] = call
-        while len(self._finished) > _FINISHED_MAX:
-            self._finished.popitem(last=False)
+        self._finished.put(event_id, call)
         self.open_calls.pop(event_id, None)
         self.placement.take_answer(call)
         record = call.final = self._final_record(call, ending)
@@ -228,22 +230,45 @@ class Recorder:
             ended = now_us() - int((time.monotonic() - call.left_mono) * 1e6)
         self.finish(call, Ending("aborted", ended_us=ended, error_class="ClientDisconnected"))
 
-    def close_stale(self) -> int:
-        """Close calls that nothing will end as aborted (a later success still wins); return how many.
+    def left(self, call: OpenCall) -> None:
+        """Note that the proxy is done with the request of *call*, however it ended."""
+        call.left_mono = time.monotonic()
+        if call.rank < 0:
+            self._left.append(call.event_id)
+
+    def close_stale(self) -> bool:
+        """Close some of the calls that nothing will end as aborted (a later success still wins).
 
         Those are calls whose request task ended without any event (the client went away before the first
         token), and calls open for longer than any call takes.
+
+        Returns:
+            Whether more are waiting: a mass departure is closed bit by bit, for the event loop belongs to the
+            requests.
         """
+        until = time.monotonic() + _CLOSING_S
+        while stale := self._stale():
+            for call in stale:
+                self._close_aborted(call)
+            self.counts["watchdog_aborted"] += len(stale)
+            if time.monotonic() > until:
+                return True
+        return False
+
+    def _stale(self) -> list[OpenCall]:
+        """Return the next few stale calls; both tables are in the order of time."""
         now = time.monotonic()
-        oldest, left = now - self._settings.open_timeout_s, now - self._settings.left_grace_s
-        stale = [
-            c
-            for c in self.open_calls.values()
-            if c.mono < oldest or (c.left_mono is not None and c.left_mono <= left)
-        ]
-        # A mass departure is spread over ticks: the event loop belongs to the requests.
-        for call in (closed := stale[:_CLOSED_PER_TICK]):
-            self._close_aborted(call)
-        if closed:
-            self.counts["watchdog_aborted"] += len(closed)
-        return len(closed)
+        stale: list[OpenCall] = []
+        while self._left and len(stale) < _CLOSING_BATCH:
+            call = self.open_calls.get(self._left[0])
+            if call is not None:
+                if call.left_mono is None or call.left_mono > now - self._settings.left_grace_s:
+                    break
+                stale.append(call)
+            self._left.popleft()
+        if not stale:
+            for call in islice(self.open_calls.values(), _CLOSING_BATCH):
+                if call.mono >= now - self._settings.open_timeout_s:
+                    break
+                stale.append(call)
+        return stale

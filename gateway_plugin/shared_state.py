@@ -19,7 +19,7 @@ from gateway_plugin.state import Stream
 from gateway_plugin.state_codec import Known, decode, encode
 
 _PREFIX: Final = "{agentwatt}:s:"
-_BATCH: Final = 256
+_BATCH: Final = 128
 _PENDING_MAX: Final = 10_000
 _PAUSE_S: Final = 5.0
 _GATHER_S: Final = 0.05

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from gateway_plugin import prefix
 from gateway_plugin.prefix import Chain, Head
+from gateway_plugin.recent import Recent
 from gateway_plugin.turns import Turn
 
 #: Models of one stream whose heads are kept, and catalogues whose order-free digest is remembered.
@@ -89,9 +90,8 @@ class SessionState:
     """LRU of streams, bounded by number and by bytes. Single-threaded: used on the event loop only."""
 
     def __init__(self, *, max_streams: int, max_bytes: int, heads_per_model: int, seed: int) -> None:
-        self._streams: OrderedDict[tuple[str, str], Stream] = OrderedDict()
+        self._streams: Recent[tuple[str, str], Stream] = Recent(max_streams)
         self._tool_sets: OrderedDict[int, int] = OrderedDict()
-        self._max_streams = max_streams
         self._max_bytes = max_bytes
         self._heads = heads_per_model
         self._seed = seed
@@ -110,23 +110,23 @@ class SessionState:
     def stream(self, session_key: str, agent_id: str) -> Stream:
         """Return the stream, made when new and marked as used."""
         key = (session_key, agent_id)
-        stream = self._streams.get(key)
+        stream = self._streams.use(key)
         if stream is None:
-            stream = self._streams[key] = Stream()
+            stream = Stream()
             self._bytes += stream.nbytes
+            if (old := self._streams.put(key, stream)) is not None:
+                self._evict(old)
             self._shrink()
-        else:
-            self._streams.move_to_end(key)
         return stream
 
     def _shrink(self) -> None:
-        while len(self._streams) > self._max_streams or (
-            self._bytes > self._max_bytes and len(self._streams) > 1
-        ):
-            _, old = self._streams.popitem(last=False)
-            self._bytes -= old.nbytes
-            old.kept = False
-            self.evicted += 1
+        while self._bytes > self._max_bytes and len(self._streams) > 1:
+            self._evict(self._streams.forget())
+
+    def _evict(self, old: Stream) -> None:
+        self._bytes -= old.nbytes
+        old.kept = False
+        self.evicted += 1
 
     def begin(
         self,

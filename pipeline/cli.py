@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pipeline import commands_data, commands_export
+from pipeline import commands_data, commands_export, commands_figures
 from pipeline.deferred import RootGroup
 from pipeline.errors import AgentwattError, AuditFailedError, ConfigError, ExitCode, UnreachableError
 from pipeline.interrupt import Stop, stop_signal
@@ -185,6 +185,13 @@ def run(
 @app.command()
 def report(
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the report.")] = Path("report"),
+    week: Annotated[
+        str | None,
+        typer.Option(
+            help="A business week, 2026-W48, or last: the newest complete one. Default: the whole lake.",
+            show_default=False,
+        ),
+    ] = None,
     since: Since = None,
     until: Until = None,
     note: Annotated[
@@ -194,14 +201,19 @@ def report(
     lake: LakeRoot = None,
     form: Form = None,
 ) -> None:
-    """Write the report of a window: JSON, HTML, Markdown, CSV."""
+    """Write the report of a window: HTML, Markdown, JSON, CSV, and the computed plan."""
     from pipeline import workflow
+    from pipeline.sizing.units import SizingError
 
     settings = _settings(config, lake).settings
-    with progress("Writing the report", enabled=_Options.progress):
-        files = workflow.report(
-            settings, out, since=_date(since, "--since"), until=_date(until, "--until"), more_notes=note or ()
-        )
+    first, last = _date(since, "--since"), _date(until, "--until")
+    try:
+        with progress("Writing the report", enabled=_Options.progress):
+            files = workflow.report(settings, out, since=first, until=last, week=week, more_notes=note or ())
+    except SizingError as error:
+        raise ConfigError(
+            "A file that the settings name under sizing cannot be used.", why=str(error)
+        ) from error
     write_rows([{"file": str(path)} for path in files], form)
 
 
@@ -267,6 +279,7 @@ def config_show(
 
 commands_data.register(app, lambda: _Options.progress)
 commands_export.register(app, lambda: _Options.progress)
+app.command()(commands_figures.figures)
 
 
 def main() -> None:

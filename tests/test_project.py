@@ -27,8 +27,10 @@ def test_constraint_files_hold_pins_and_no_download_addresses() -> None:
             assert re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.!+_-]+", line), (path.name, line)
 
 
-def test_the_lock_file_of_the_node_packages_holds_no_download_addresses() -> None:
-    text = (ROOT / "deploy/local/node/package-lock.json").read_text(encoding="utf-8")
+@pytest.mark.parametrize("folder", ["deploy/local/node", "dashboards/preview"])
+def test_the_lock_file_of_the_node_packages_holds_no_download_addresses(folder: str) -> None:
+    text = (ROOT / folder / "package-lock.json").read_text(encoding="utf-8")
+    assert '"integrity"' in text
     assert '"resolved"' not in text
 
 
@@ -85,10 +87,12 @@ def test_make_targets_in_documents_exist(document: Path) -> None:
             assert set(words[1:]) <= targets, line
 
 
-def test_continuous_integration_runs_the_readmes_test_command_and_nothing_else() -> None:
+def test_continuous_integration_runs_the_readmes_test_command_after_installing_system_programs() -> None:
     script = (ROOT / ".ci/run").read_text(encoding="utf-8")
     code = [line for line in script.splitlines() if line and not line.startswith("#")]
-    assert code == ["set -euo pipefail", 'cd "$(dirname "$0")/.."', "exec make test"]
+    assert code[:2] == ["set -euo pipefail", 'cd "$(dirname "$0")/.."']
+    assert code[-1] == "CI=true exec make test"
+    assert re.findall(r"\b(?:make|pytest|pip|npm|ruff|mypy)\b", "\n".join(code)) == ["make"]
     assert "make test" in shell_lines(ROOT / "README.md")
 
 

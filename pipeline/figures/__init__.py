@@ -8,23 +8,28 @@ ratios.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, time, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from pipeline.figures import human, length, prefix, provenance
-from pipeline.figures.table import Table, load, names
+from pipeline.figures import human, length, prefix, provenance, relations, table
+from pipeline.figures.registry import QUANTITIES, Period
+from pipeline.figures.table import Table
 from pipeline.power import agents, places
 from pipeline.sql import binding, models, parameters
 
 if TYPE_CHECKING:
     import duckdb
 
-__all__ = ["NAMES", "Figures", "Table", "bind", "compute", "load", "names"]
+__all__ = ["NAMES", "QUANTITIES", "Figures", "Table", "bind", "compute", "load", "names"]
 
 #: Names of the figures, and their keys in ``report.json``.
 NAMES: Final = ("calls_per_human_hour", "prompt_length", "prefix_hit", "agents_per_megawatt")
+
+#: Computes further parts of a report from bound facts and marts.
+More = Callable[["duckdb.DuckDBPyConnection", parameters.Window], dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +40,55 @@ class Figures:
     figures: dict[str, dict[str, Any]]
     counts: dict[str, Any] = field(default_factory=dict)
     reason: str | None = None
+    more: dict[str, Any] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the figures by name, ready for JSON."""
         return dict(self.figures)
+
+
+def names() -> list[str]:
+    """Names of everything that :func:`load` knows: tables of the lake, then quantities of the registry."""
+    return [*table.names(), *QUANTITIES]
+
+
+def load(
+    lake: Path,
+    name: str,
+    *,
+    since: date | None = None,
+    until: date | None = None,
+    columns: Sequence[str] = (),
+    period: Period = "day",
+    by: Sequence[str] = ("all", "profile"),
+    settings: parameters.Conventions | None = None,
+) -> Table:
+    """Open one table of the lake, or compute one quantity by period and by who.
+
+    Args:
+        lake: root of the lake.
+        name: a table as it lies in the lake (``facts/call``, ``marts/human_hour``, ``raw/events``), or a
+            quantity of :data:`QUANTITIES` (``calls_per_user_prompt``).
+        since: first UTC day; marts are over everything in the lake and take no days.
+        until: day after the last one.
+        columns: the columns to read; all by default.
+        period: of a quantity: business days, ISO weeks, or the window as one.
+        by: of a quantity: dimensions of it.
+        settings: conventions of a quantity; default: the pipeline's defaults.
+
+    Raises:
+        ConfigError: no such name, nothing of it is in the lake, no such column, or days with a mart.
+    """
+    if name not in QUANTITIES:
+        return table.load(lake, name, since=since, until=until, columns=columns)
+    from pipeline.figures.series import series
+
+    if settings is None:
+        from pipeline.settings import Settings
+
+        settings = Settings()
+    found = series(lake, settings, (name,), period=period, by=by, since=since, until=until)
+    return found.project(columns) if columns else found
 
 
 def compute(
@@ -46,6 +96,7 @@ def compute(
     settings: parameters.Conventions,
     since: date | datetime | None = None,
     until: date | datetime | None = None,
+    more: More | None = None,
 ) -> Figures:
     """Compute the four figures over the facts of the lake.
 
@@ -54,6 +105,7 @@ def compute(
         settings: conventions.
         since: start of the window, naive UTC; default: the first call.
         until: end of the window, not included; default: the end of the last call.
+        more: what else is wanted of the same window while its facts and marts are bound.
     """
     from pipeline.run import connect
 
@@ -64,13 +116,16 @@ def compute(
             reason = "the lake holds no call in the window"
             nothing = {"value": None, "unit": None, "coverage": None, "reason": reason}
             return Figures(None, {name: dict(nothing) for name in NAMES}, reason=reason)
+        relations.bind(con, window)
         figures = {
             "calls_per_human_hour": human.compute(con, settings, window),
             "prompt_length": length.compute(con, window),
             "prefix_hit": prefix.compute(con),
             "agents_per_megawatt": agents.compute(con, settings, window),
         }
-        return Figures(window, provenance.apply(con, window, figures), _counts(con))
+        counts = _counts(con)
+        extra = more(con, window) if more else {}
+        return Figures(window, provenance.apply(con, window, figures), counts, more=extra)
     finally:
         con.close()
 

@@ -1,13 +1,12 @@
 """Calls per human-hour: how much one hour of a person's work with agents asks of the models."""
 
-# ruff: noqa: S608 - column names come from closed lists in this module; values are parameters
-
 from __future__ import annotations
 
 from datetime import UTC
 from typing import TYPE_CHECKING, Any, Final
 from zoneinfo import ZoneInfo
 
+from pipeline.figures import concurrency
 from pipeline.sql import parameters
 from pipeline.sql.evidence import evidence, one, product, ratio
 
@@ -85,13 +84,16 @@ def compute(
         },
         "peak_concurrent_calls": peak,
         "concurrency_by_hour_of_week": _by_hour_of_week(con, settings.business_time_zone),
+        "concurrency_quantiles_by_hour_of_week": concurrency.by_hour_of_week(
+            con, settings.business_time_zone
+        ),
         "mean_concurrency": {
             "attended": attended_hours / hours,
             "attended_main": main_hours / hours,
             "all": all_hours / hours,
         },
         "longest_user_day_hours": longest,
-        "by": {scope: _human_by(con, scope, window) for scope in ("client", "team")},
+        "by": {scope: _human_by(con, scope) for scope in ("profile", "client", "team", "key", "model")},
         "by_day": _by_day(con),
         "coverage": {
             "attended_calls": calls,
@@ -128,25 +130,14 @@ WHERE is_attended = 1 AND is_engine = 1 AND end_at > $start AND start_at < $end
 """
 
 
-def _human_by(con: duckdb.DuckDBPyConnection, scope: str, window: parameters.Window) -> list[dict[str, Any]]:
-    column = {"client": "client", "team": "team_id"}[scope]
+def _human_by(con: duckdb.DuckDBPyConnection, scope: str) -> list[dict[str, Any]]:
     rows = con.execute(
-        f"""
-        WITH human AS (
-          SELECT scope_value, idle_cap_s, SUM(human_hours) AS hours FROM mart_human_hour
-          WHERE scope = $scope GROUP BY scope_value, idle_cap_s
-        ),
-        calls AS (
-          SELECT {column} AS scope_value, COUNT(*) AS calls FROM fct_call
-          WHERE is_attended = 1 AND start_at >= $start AND start_at < $end GROUP BY {column}
-        )
-        SELECT h.scope_value, h.idle_cap_s, h.hours, c.calls FROM human AS h
-        JOIN calls AS c ON c.scope_value = h.scope_value ORDER BY h.scope_value, h.idle_cap_s
-        """,
-        {"scope": scope, "start": window.start, "end": window.end},
+        "SELECT member, cap_s, SUM(human_hours), SUM(calls) FROM rel_human WHERE scope = $scope "
+        "GROUP BY member, cap_s HAVING SUM(human_hours) > 0 ORDER BY member, cap_s",
+        {"scope": scope},
     ).fetchall()
     return [
-        {scope: v, "idle_cap_s": cap, "human_hours": h, "calls": n, "value": ratio(n, h)}
+        {scope: v, "idle_cap_s": cap, "human_hours": h, "calls": int(n), "value": ratio(n, h)}
         for v, cap, h, n in rows
     ]
 

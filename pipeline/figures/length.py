@@ -54,8 +54,10 @@ def compute(con: duckdb.DuckDBPyConnection, window: parameters.Window) -> dict[s
         "input_to_output": {"value": ratio(tokens_in, tokens_out), "calls": with_both},
         "by": {
             "model_group": _length_by(con, "model_group", span),
+            "profile": _length_by_profile(con),
             "client": _length_by(con, "client", span),
             "team": _length_by(con, "team_id", span),
+            "key": _length_by(con, "key_alias", span),
             "day": _length_by(con, "start_date", span),
         },
         "coverage": {
@@ -107,3 +109,12 @@ def _length_by(con: duckdb.DuckDBPyConnection, column: str, span: dict[str, Any]
         span,
     ).fetchall()
     return [{column: v, "calls": n, "p50": p50, "p95": p95, "mean": mean} for v, n, p50, p95, mean in rows]
+
+
+def _length_by_profile(con: duckdb.DuckDBPyConnection) -> list[dict[str, Any]]:
+    rows = con.execute(
+        "SELECT profile, COUNT(*), QUANTILE_CONT(input_tokens, 0.5), QUANTILE_CONT(input_tokens, 0.95), "
+        "AVG(input_tokens) FROM rel_call WHERE is_engine = 1 AND input_tokens > 0 GROUP BY profile "
+        "ORDER BY profile"
+    ).fetchall()
+    return [{"profile": v, "calls": n, "p50": p50, "p95": p95, "mean": mean} for v, n, p50, p95, mean in rows]

@@ -90,7 +90,8 @@ def compute(con: duckdb.DuckDBPyConnection) -> dict[str, Any]:
                 "client",
                 "team_id",
             )
-        },
+        }
+        | {name: _hit_by_who(con, name) for name in ("key_alias", "profile")},
         "hourly": _hit_hourly(con),
         "coverage": {
             "engine_calls": calls,
@@ -130,6 +131,30 @@ def _hit_by(con: duckdb.DuckDBPyConnection, column: str) -> list[dict[str, Any]]
     return rows
 
 
+def _hit_by_who(con: duckdb.DuckDBPyConnection, column: str) -> list[dict[str, Any]]:
+    """As :func:`_hit_by`, for who the hourly sums do not tell apart."""
+    rows = con.execute(
+        f"SELECT {column}, SUM(engine_calls), SUM(cached_calls), SUM(cached_tokens), "
+        "SUM(cached_input_tokens), SUM(chain_calls), SUM(potential_inf_tokens), SUM(chain_input_tokens), "
+        "SUM(potential_3600_tokens), SUM(chain_3600_input_tokens), SUM(potential_300_tokens), "
+        "SUM(chain_300_input_tokens) "
+        f"FROM mart_prefix_cell WHERE {column} IS NOT NULL GROUP BY {column} ORDER BY {column}"
+    ).fetchall()
+    return [
+        {
+            column: row[0],
+            "calls": row[1],
+            "reporting_calls": row[2],
+            "realised": ratio(row[3], row[4]),
+            "potential_calls": row[5],
+            "potential_inf": ratio(row[6], row[7]),
+            "potential_3600": ratio(row[8], row[9]),
+            "potential_300": ratio(row[10], row[11]),
+        }
+        for row in rows
+    ]
+
+
 def _hit_hourly(con: duckdb.DuckDBPyConnection) -> list[dict[str, Any]]:
     rows = con.execute(
         """
@@ -158,6 +183,8 @@ def _hit_hourly(con: duckdb.DuckDBPyConnection) -> list[dict[str, Any]]:
             "hour": hour.isoformat(),
             "calls": calls,
             "reporting_calls": reporting,
+            "input_tokens": tokens,
+            "cached_tokens": cached,
             "realised": ratio(cached, tokens),
             "potential_inf": ratio(shared, total),
             "engine": ratio(hits, queries),

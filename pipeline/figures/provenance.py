@@ -8,7 +8,7 @@ lose figures; in a mixed window the imported share is noted beside every figure.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from pipeline.extract.traces import registry
@@ -70,6 +70,41 @@ def apply(
     return changed
 
 
+def lacking(
+    con: duckdb.DuckDBPyConnection, window: parameters.Window
+) -> Callable[[Sequence[Need]], str | None]:
+    """Return a function that says why calls of the window cannot carry what is needed; None: they can.
+
+    Only windows of nothing but imported calls lack anything. The facts and marts must be bound in *con*.
+    """
+    span = {"start": window.start, "end": window.end}
+    tags = con.execute(
+        "SELECT DISTINCT plugin_version FROM fct_call WHERE start_at >= $start AND start_at < $end "
+        "ORDER BY plugin_version",
+        span,
+    ).fetchall()
+    known = [registry.by_tag(tag or "") for (tag,) in tags]
+    imported = [k for k in known if k]
+    if len(imported) < len(known):
+        return lambda needs: None
+    sources = list({source.kind: source for source, _ in imported}.values())
+    missing = _missing(con, span, imported)
+    title = " and ".join(s.title for s in sources)
+
+    def why(needs: Sequence[Need]) -> str | None:
+        found = _reasons(sources, tuple(needs), missing)
+        return sentence(title, found) if found else None
+
+    return why
+
+
+def _reasons(sources: Sequence[Source], needs: tuple[Need, ...], missing: frozenset[Need]) -> dict[Need, str]:
+    reasons: dict[Need, str] = {}
+    for source in sources:
+        reasons |= {n: why for n, why in registry.reasons(source, needs, missing).items() if n not in reasons}
+    return reasons
+
+
 def _missing(
     con: duckdb.DuckDBPyConnection,
     span: dict[str, Any],
@@ -98,13 +133,7 @@ def _blank(
         # Without users a session stands for a person: another figure, under another name.
         human["calls_per_session_hour"] = _session_hours(human)
     for needs in FIGURES:
-        reasons: dict[Need, str] = {}
-        for source in sources:
-            reasons |= {
-                n: why
-                for n, why in registry.reasons(source, needs.needs, missing).items()
-                if n not in reasons
-            }
+        reasons = _reasons(sources, needs.needs, missing)
         if not reasons:
             continue
         why = sentence(title, reasons)

@@ -66,14 +66,8 @@ def load(
         else f"SELECT * FROM {binding.parquet(paths)}"
     )
     relation = con.sql(source)
-    if absent := [c for c in columns if c not in relation.columns]:
-        con.close()
-        raise ConfigError(
-            f"{name} has no column {', '.join(absent)}.", why=f"Columns: {', '.join(relation.columns)}."
-        )
-    if columns:
-        relation = relation.project(", ".join(f'"{c}"' for c in columns))
-    return Table(name, con, relation)
+    found = Table(name, con, relation)
+    return found.project(columns) if columns else found
 
 
 class Table:
@@ -88,6 +82,20 @@ class Table:
     def columns(self) -> list[str]:
         """Names of its columns."""
         return list(self.relation.columns)
+
+    def project(self, columns: Sequence[str]) -> Table:
+        """Return the table with only *columns*.
+
+        Raises:
+            ConfigError: it has no such column; the table is closed.
+        """
+        if absent := [c for c in columns if c not in self.relation.columns]:
+            self.connection.close()
+            raise ConfigError(
+                f"{self.name} has no column {', '.join(absent)}.", why=f"Columns: {', '.join(self.columns)}."
+            )
+        chosen = self.relation.project(", ".join(f'"{c}"' for c in columns))
+        return Table(self.name, self.connection, chosen)
 
     def rows(self) -> list[dict[str, Any]]:
         """Return all rows as dictionaries of plain Python values."""

@@ -12,6 +12,8 @@ from typing import Any, Final
 from pipeline.report.text import NONE, Line, number, sentence, share
 
 FIGURE: Final = "agents_per_megawatt"
+#: The table of these lines in the report.
+TABLE: Final = "beside"
 _UNIT: Final = "agents/MW"
 _COMPANIONS: Final = (
     ("wh_per_session", "energy per session", "Wh"),

@@ -239,6 +239,22 @@ HOSTED_PROVIDERS: Final = (
 )  # fmt: skip
 
 
+#: Upper ends of prompt sizes, tokens: token counting takes a step at every 40,000 of them.
+PROMPT_SIZES: Final = {
+    "≤8K": 8_000.0, "8–40K": 40_000.0, "40–80K": 80_000.0, "80–120K": 120_000.0, "120–200K": 200_000.0,
+    ">200K": math.inf,
+}  # fmt: skip
+#: Upper ends of tool-catalogue sizes, bytes.
+CATALOGUE_SIZES: Final = {
+    "none": 0.0, "≤16 kB": 16_000.0, "16–64 kB": 64_000.0, "64–256 kB": 256_000.0, ">256 kB": math.inf,
+}  # fmt: skip
+#: Input tokens a turn below which a visit is of a profile: geometric means of the published medians of
+#: readers, coders and deep loops (203,000, 417,000 and 1,100,000; arXiv 2608.00101).
+PROFILE_TOKENS: Final = {"readers": 291_000.0, "coders": 677_000.0, "deep-loop": math.inf}
+#: Calls a turn from which on a visit is a deep loop: 1,100,000 tokens a turn ÷ a median prompt of 68,000.
+DEEP_LOOP_CALLS: Final = 16.0
+
+
 @dataclass(frozen=True, slots=True)
 class Window:
     """A half-open stretch of naive UTC time."""
@@ -317,9 +333,27 @@ def bind_conventions(con: duckdb.DuckDBPyConnection, settings: Conventions) -> d
     relation(con, "prm_external_provider", provider=("VARCHAR", providers))
     relation(con, "prm_external_group", model_group=("VARCHAR", sorted(set(power.external_model_groups))))
     relation(con, "prm_powered_group", model_group=("VARCHAR", powered_groups(power)))
+    for table, sizes in (("prm_prompt_size", PROMPT_SIZES), ("prm_catalogue_size", CATALOGUE_SIZES)):
+        bounds = [-1.0 if table == "prm_catalogue_size" else 0.0, *sizes.values()]
+        relation(
+            con,
+            table,
+            label=("VARCHAR", list(sizes)),
+            above=("DOUBLE", bounds[:-1]),
+            up_to=("DOUBLE", bounds[1:]),
+        )
+    relation(
+        con,
+        "prm_profile",
+        profile=("VARCHAR", list(PROFILE_TOKENS)),
+        below_tokens=("DOUBLE", list(PROFILE_TOKENS.values())),
+    )
+    visit_gap_s = float(settings.visit_gap_s)
     return {
-        "visit_gap_s": float(settings.visit_gap_s),
+        "visit_gap_s": visit_gap_s,
+        "burst_gap_s": min([visit_gap_s, *(float(s) for s in settings.idle_caps_s)]),
         "max_gap_s": float(power.max_gap_s),
+        "deep_loop_calls": DEEP_LOOP_CALLS,
         "unseen_s": power.unseen_ms / 1e3,
     }
 

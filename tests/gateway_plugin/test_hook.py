@@ -270,10 +270,10 @@ async def test_a_request_whose_task_ends_without_any_event_is_closed_as_aborted(
     (call,) = probe.logger._recorder.open_calls.values()
     await asyncio.sleep(0)
     assert call.left_mono is not None
-    probe.logger._outputs.tick()
+    probe.logger._recorder.close_stale()
     assert len(probe.records) == 1, "the grace is not over"
     call.left_mono -= 100
-    probe.logger._outputs.tick()
+    probe.logger._recorder.close_stale()
     assert probe.records[-1]["outcome"] == "aborted"
 
 

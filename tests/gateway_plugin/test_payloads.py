@@ -120,6 +120,19 @@ USAGE = {
 }
 
 
+def test_a_streamed_message_without_its_last_event_is_aborted() -> None:
+    call = OpenCall({"event_id": "e", "route": "messages"}, 0.0, 0)
+
+    def outcome(complete: object, route: str = "messages") -> str:
+        call.record["route"] = route
+        return payloads.success_ending({"prompt_cache_response_complete": complete}, None, call).outcome
+
+    assert outcome(False) == "aborted"
+    assert [outcome(True), outcome(None)] == ["success", "success"]
+    # LiteLLM says it of every pass-through to another provider.
+    assert outcome(False, "pass_through") == "success"
+
+
 def test_a_disconnect_that_is_logged_as_success_is_aborted_with_estimated_usage() -> None:
     by_class = success({"error_information": {"error_class": "ClientDisconnected"}, "metadata": USAGE})
     by_mark = success({"metadata": USAGE}, litellm_params={"metadata": {"client_disconnected": True}})

@@ -124,9 +124,10 @@ def test_the_tables_of_open_and_ended_calls_are_bounded(monkeypatch: pytest.Monk
 def test_a_call_that_is_open_for_too_long_is_closed_as_aborted_and_a_late_success_wins() -> None:
     rec = Recording(open_timeout_s=100)
     call = rec.recorder.begin(arrival(chat(user("hi"))))
-    assert rec.recorder.close_stale() == 0
+    rec.recorder.close_stale()
+    assert rec.last["outcome"] == "open"
     call.mono -= 101
-    assert rec.recorder.close_stale() == 1
+    rec.recorder.close_stale()
     assert rec.last["outcome"] == "aborted"
     rec.recorder.finish(call, OK)
     assert rec.last["outcome"] == "success"
@@ -138,12 +139,47 @@ def test_a_request_whose_client_went_away_is_closed_after_the_grace_with_its_own
     call.mono -= 100
     call.seen_us -= 100_000_000
     call.record["started_us"] -= 100_000_000
+    rec.recorder.left(call)
     call.left_mono = time.monotonic() - 29
-    assert rec.recorder.close_stale() == 0
+    rec.recorder.close_stale()
+    assert rec.last["outcome"] == "open"
     call.left_mono = time.monotonic() - 40
-    assert rec.recorder.close_stale() == 1
+    rec.recorder.close_stale()
     assert (rec.last["outcome"], rec.last["error_class"]) == ("aborted", "ClientDisconnected")
     assert rec.last["duration_ms"] == pytest.approx(60_000, rel=0.01)
+
+
+@pytest.mark.parametrize("left", [True, False], ids=["left", "open for too long"])
+def test_a_mass_departure_is_closed_bit_by_bit_and_completely(left: bool) -> None:
+    rec = Recording(left_grace_s=30, open_timeout_s=1_000)
+    calls = [rec.recorder.begin(arrival(chat(user(f"{n}")))) for n in range(300)]
+    for call in calls:
+        if left:
+            rec.recorder.left(call)
+            call.left_mono = time.monotonic() - 31
+        else:
+            call.mono -= 1_001
+    kept = rec.recorder.begin(arrival(chat(user("still here"))))
+    steps = 1
+    while rec.recorder.close_stale():
+        steps += 1
+    assert steps > 1
+    assert list(rec.recorder.open_calls.values()) == [kept]
+    assert rec.recorder.counts["watchdog_aborted"] == rec.recorder.counts["final_aborted"] == 300
+
+
+def test_a_request_that_ended_well_is_not_kept_for_its_leaving() -> None:
+    rec = Recording()
+    for n in range(3):
+        call = rec.recorder.begin(arrival(chat(user(f"{n}"))))
+        rec.recorder.finish(call, OK)
+        rec.recorder.left(call)
+    late = rec.recorder.begin(arrival(chat(user("logged after it left"))))
+    rec.recorder.left(late)
+    rec.recorder.finish(late, OK)
+    rec.recorder.close_stale()
+    assert not rec.recorder._left
+    assert rec.recorder.counts["final_aborted"] == 0
 
 
 def test_a_prefix_lasts_over_a_call_that_was_refused() -> None:

@@ -135,9 +135,7 @@ def test_cached_tokens_equal_what_the_engine_served(recorded: Recorded) -> None:
         for e in recorded.finals.values()
         if e["outcome"] == "success"
     )
-    # LiteLLM now and then logs the stream that its client left as a success, with what had been generated.
-    assert not served - counted
-    assert (counted - served).total() <= sum(r["aborted"] for r in recorded.engine)
+    assert counted == served
 
 
 def test_an_aborted_stream_has_unknown_cached_tokens(recorded: Recorded) -> None:
@@ -145,8 +143,6 @@ def test_an_aborted_stream_has_unknown_cached_tokens(recorded: Recorded) -> None
     assert aborted
     for call in aborted:
         event = recorded.finals[str(call.litellm_call_id)]
-        if event["outcome"] == "success":
-            continue  # LiteLLM gave no sign of the client's leaving
         assert (event["outcome"], event["cached_tokens"], event["usage_source"]) == (
             "aborted",
             None,
@@ -212,9 +208,8 @@ def test_the_report_has_the_four_figures_with_their_conventions(recorded: Record
 def test_the_realised_hit_is_the_engines_own(recorded: Recorded) -> None:
     reporting = [e for e in recorded.finals.values() if e["cached_tokens"] is not None]
     cached, total = (sum(int(e[n]) for e in reporting) for n in ("cached_tokens", "input_tokens"))
-    served = [r for r in recorded.engine if r["status"] == 200]
-    true = sum(r["cached_tokens"] for r in served) / sum(r["input_tokens"] for r in served)
-    assert cached / total == pytest.approx(true, abs=0.02)
+    served = [r for r in recorded.engine if r["status"] == 200 and not r["aborted"]]
+    assert cached / total == sum(r["cached_tokens"] for r in served) / sum(r["input_tokens"] for r in served)
     assert recorded.report["prefix_hit"]["realised"]["value"] == pytest.approx(cached / total)
 
 

@@ -1,4 +1,4 @@
-"""Tables for notebooks: plain rows always, Arrow and pandas where they are installed."""
+"""Tables for notebooks: plain rows, Arrow and pandas."""
 
 from __future__ import annotations
 
@@ -76,13 +76,11 @@ def test_what_cannot_be_opened_is_explained(
 
 
 def test_arrow_holds_the_same_rows(lake: Path) -> None:
-    pytest.importorskip("pyarrow")
     arrow = figures.load(lake, "facts/call", columns=["call_id", "input_tokens"]).arrow()
     assert sorted(map(tuple, (r.values() for r in arrow.to_pylist()))) == [("e0", 100), ("e1", 101)]
 
 
 def test_pandas_holds_the_same_rows(lake: Path) -> None:
-    pytest.importorskip("pandas")
     frame = figures.load(lake, "facts/call").pandas()
     assert sorted(frame["input_tokens"]) == [100, 101]
 

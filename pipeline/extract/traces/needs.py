@@ -65,7 +65,12 @@ FIGURES: Final = (
         "calls per human-hour",
         _HUMAN,
         (*_WORK, Need.DURATIONS, Need.USERS),
-        ((), ("values",), ("by", "client"), ("by", "team"), ("longest_user_day_hours",)),
+        (
+            (),
+            ("values",),
+            *(("by", who) for who in ("profile", "client", "team", "key", "model")),
+            ("longest_user_day_hours",),
+        ),
     ),
     FigureNeeds(
         "calls per session-hour",
@@ -89,7 +94,7 @@ FIGURES: Final = (
         "calls in flight at once",
         _HUMAN,
         (Need.DURATIONS, Need.CALENDAR),
-        (("mean_concurrency",), ("peak_concurrent_calls",)),
+        (("mean_concurrency",), ("peak_concurrent_calls",), ("concurrency_quantiles_by_hour_of_week",)),
     ),
     FigureNeeds("prompt length", "prompt_length", (Need.INPUT,), ((),)),
     FigureNeeds("prompt length by day", "prompt_length", (Need.INPUT, Need.CALENDAR), (("by", "day"),)),

@@ -1,24 +1,25 @@
 -- mart_in_turn: time spent inside turns, under several caps on tool gaps.
--- Grain: (client, team_id, tool_cap_s); NULL cap = none.
--- Sources: fct_call, prm_tool_cap (label, seconds). Parameters: $window_start, $window_end.
--- Meaning: main-thread turns of attended sessions that start in the window: in-flight time, overlaps counted
---   once, plus each gap between calls of a turn, cut down to the cap (a long tool gap counts the cap).
+-- Grain: (day, business_day, team_id, key_alias, client, model_group, profile, tool_cap_s); NULL cap = none.
+-- Sources: fct_call, mart_visit, prm_business_day, prm_tool_cap (label, seconds). Parameters: $window_start, $window_end.
+-- Meaning: main-thread calls of attended sessions that start in the window: in-flight time, overlaps counted
+--   once, plus each gap between calls of a turn, cut down to the cap (a long tool gap counts the cap); the day of
+--   the call that follows the gap counts both. Team, key, client, model and profile are those of the visit.
+-- Additive: yes, over everything but the caps.
 WITH chained AS (
   SELECT
-    client, team_id, session_key, turn_key, start_at, COALESCE(end_at, start_at) AS end_at,
+    session_key, start_date, start_at, COALESCE(end_at, start_at) AS end_at,
     MAX(COALESCE(end_at, start_at)) OVER (
       PARTITION BY session_key, agent_id, turn_key ORDER BY started_us, call_id
       ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
     ) AS previous_end_at
   FROM fct_call
-  WHERE is_attended = 1
-    AND agent_kind = 'main'
-    AND start_at >= CAST($window_start AS TIMESTAMP) AND start_at < CAST($window_end AS TIMESTAMP)
+  WHERE is_attended = 1 AND agent_kind = 'main'
 ),
 timed AS (
   SELECT
-    client,
-    team_id,
+    session_key,
+    start_date,
+    start_at,
     CASE
       WHEN previous_end_at IS NULL OR previous_end_at <= start_at
         THEN DATE_DIFF('microsecond', start_at, end_at) / 1e6
@@ -30,14 +31,29 @@ timed AS (
       ELSE 0.0
     END AS gap_s
   FROM chained
+  WHERE start_at >= CAST($window_start AS TIMESTAMP) AND start_at < CAST($window_end AS TIMESTAMP)
+),
+placed AS (
+  SELECT
+    t.start_date AS day, d.business_day, v.team_id, v.key_alias, v.client, v.model_group, v.profile, t.flight_s, t.gap_s
+  FROM timed AS t
+  JOIN prm_business_day AS d ON t.start_at >= d.start_at AND t.start_at < d.end_at
+  LEFT JOIN mart_visit AS v
+    ON v.session_key = t.session_key AND t.start_at >= v.start_at AND t.start_at <= v.end_at
 )
 SELECT
-  t.client,
-  t.team_id,
+  p.day,
+  p.business_day,
+  p.team_id,
+  p.key_alias,
+  p.client,
+  p.model_group,
+  p.profile,
   k.label AS tool_cap,
   k.seconds AS tool_cap_s,
-  SUM(t.flight_s + CASE WHEN k.seconds IS NULL THEN t.gap_s ELSE LEAST(t.gap_s, k.seconds) END) / 3600.0
+  COUNT(*) AS calls,
+  SUM(p.flight_s + CASE WHEN k.seconds IS NULL THEN p.gap_s ELSE LEAST(p.gap_s, k.seconds) END) / 3600.0
     AS in_turn_hours
-FROM timed AS t
+FROM placed AS p
 CROSS JOIN prm_tool_cap AS k
-GROUP BY t.client, t.team_id, k.label, k.seconds
+GROUP BY p.day, p.business_day, p.team_id, p.key_alias, p.client, p.model_group, p.profile, k.label, k.seconds
