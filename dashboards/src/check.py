@@ -26,7 +26,7 @@ _SECTIONS: Final = ["## Meaning", "## Impact", "## Diagnosis", "## Mitigation"]
 #: Metrics that exist only after something went wrong, or with another release or setting: no data is right.
 _MAY_BE_ABSENT: Final = (
     "agentwatt_events_lost_total", "agentwatt_plugin_errors_total", "agentwatt_oddities_total",
-    "agentwatt_token_count_seconds", "agentwatt_token_count_wait_seconds", "agentwatt_db_",
+    "agentwatt_token_count_wait_seconds",
     "litellm_deployment_cooled_down_total", "litellm_deployment_failure_responses_total",
     "litellm_deployment_failed_fallbacks_total", "litellm_callback_logging_failures_metric_total",
     "agentwatt_litellm_",
