@@ -18,8 +18,6 @@ from pipeline.sql import parameters
 if TYPE_CHECKING:
     import duckdb
 
-#: Tools that a key would be left with in the advice on catalogues.
-KEEP_TOOLS: Final = 20
 EMPTY: Final[dict[str, dict[str, Any]]] = {
     "reuse": {"value": None, "unit": "tokens", "reason": "the lake holds no call in the window", "by": {}},
     "gateway": {
@@ -27,7 +25,7 @@ EMPTY: Final[dict[str, dict[str, Any]]] = {
         "counting": {"reason": None, "by_prompt": [], "by_tools": []},
         "failures": {"calls": 0, "rows": [], "retried_calls": 0, "extra_attempts": 0},
     },
-    "catalogue": {"keep": KEEP_TOOLS, "by": "key_alias", "rows": []},
+    "catalogue": {"keep": catalogue.KEEP_TOOLS, "by": "key_alias", "rows": []},
 }  # fmt: skip
 
 
@@ -35,11 +33,17 @@ def measure(lake: Path) -> figures.More:
     """Return what computes lost reuse, gateway and catalogues of a bound window of the *lake*."""
 
     def parts(con: duckdb.DuckDBPyConnection, window: parameters.Window) -> dict[str, Any]:
-        advice = catalogue.advice(con, lake, window.start, window.end, by="key_alias", keep=KEEP_TOOLS)
+        advice = catalogue.advice(
+            con, lake, window.start, window.end, by="key_alias", keep=catalogue.KEEP_TOOLS
+        )
         return {
             "reuse": reuse.compute(con, window),
             "gateway": overhead.compute(con, window),
-            "catalogue": {"keep": KEEP_TOOLS, "by": "key_alias", "rows": [asdict(a) for a in advice]},
+            "catalogue": {
+                "keep": catalogue.KEEP_TOOLS,
+                "by": "key_alias",
+                "rows": [asdict(a) for a in advice],
+            },
         }
 
     return parts

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from dashboards.src import build, frame, queries
+from dashboards.src import build, check, drilldown, frame, lint, queries
 from dashboards.src.panels import promql
 
 BOARDS = queries.dashboards()
@@ -73,6 +74,39 @@ def test_every_panel_leads_to_another_dashboard_and_keeps_time_and_variables() -
             (link,) = panel["links"]
             assert "${__url_time_range}" in link["url"]
             assert "${__all_variables}" in link["url"]
+
+
+def test_panels_and_runbooks_of_alerts_lead_to_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert drilldown.problems() == []
+    described = {
+        (board["uid"], panel["id"]): panel["description"]
+        for board in BOARDS.values()
+        for panel in queries.panels(board)
+    }
+    alerts = [(target, rule) for target, found in drilldown.watched().items() for rule in found]
+    assert len(alerts) == len([rule for rule in queries.rules() if rule.alert])
+    assert all(f"Alert: {rule.name}." in described[target] for target, rule in alerts)
+    lost = [replace(rule, document={}) for rule in queries.rules()]
+    monkeypatch.setattr(queries, "rules", lambda: lost)
+    assert len(drilldown.problems()) == len(alerts)
+
+
+def test_an_installation_links_its_panels_to_runbooks_and_its_dashboards_to_the_report(
+    tmp_path: Path,
+) -> None:
+    addresses = [
+        "--runbook-base",
+        "https://git.example/agentwatt/",
+        "--report-url",
+        "https://reports.example/",
+    ]
+    assert build.main(["--out", str(tmp_path), *addresses]) == 0
+    boards = queries.dashboards(tmp_path)
+    links = [link["url"] for b in boards.values() for p in queries.panels(b) for link in p["links"]]
+    pages = [link for link in links if link.startswith("https://git.example/agentwatt/dashboards/runbooks/")]
+    assert {page.rsplit("/", 1)[1] for page in pages} == {p.name for p in check.RUNBOOKS.glob("*.md")}
+    assert all(b["links"][-1]["url"] == "https://reports.example/" for b in boards.values())
+    assert [lint.lint(board) for board in boards.values()] == [[]] * len(boards)
 
 
 def test_descriptions_say_more_than_their_titles() -> None:

@@ -23,7 +23,7 @@ def at(seconds: float) -> Any:
 def values(
     lake: Path, name: str, *, by: str = "all", period: str = "window", **options: Any
 ) -> dict[Any, Any]:
-    """Values of one quantity of one dimension, by part, or by (start, member, part) where there are several."""
+    """Values of one quantity and dimension, by part, or by (start, member, part) where there are several."""
     settings = options.pop("settings", Settings())
     table = series(lake, settings, (name,), period=period, by=(by,), **options)  # type: ignore[arg-type]
     rows = [r for r in table.rows() if r["dimension"] == by]
@@ -335,8 +335,8 @@ def test_the_prefix_hit_is_told_for_every_regime(tmp_path: Path) -> None:
         tmp_path,
         [event("a", at(0), initiator="user")]
         + [
-            event(f"b{n}", at(60 * (n + 1)), break_reason=reason, cached_tokens=100 * (n + 1), prompt_bytes=4000,
-                  shared_bytes=2000, prefix_steps="[[60, 2000]]")
+            event(f"b{n}", at(60 * (n + 1)), break_reason=reason, cached_tokens=100 * (n + 1),
+                  prompt_bytes=4000, shared_bytes=2000, prefix_steps="[[60, 2000]]")
             for n, reason in enumerate(reasons)
         ],
     )  # fmt: skip
