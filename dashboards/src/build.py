@@ -1,7 +1,7 @@
 """Writes the dashboards: ``python -m dashboards.src.build [--out FOLDER]``; ``--check`` only compares.
 
-The committed files know no address of an installation. With ``--runbook-base`` and ``--report-url`` the panels
-link to the runbooks of their alerts, and the dashboards to the weekly report.
+The committed files know no address of an installation. With ``--runbook-base`` and ``--report-url`` panels
+link to the runbooks of their alerts, and dashboards to the weekly report.
 """
 
 from __future__ import annotations

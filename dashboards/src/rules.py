@@ -1,7 +1,8 @@
 """Rules and alerts for one installation: ``python -m dashboards.src.rules --out FOLDER``.
 
 The files in dashboards/prometheus are complete and can be loaded as they are. This puts the addresses of
-runbooks and dashboards in front of their paths, and wraps the files for the Prometheus operator where that is wanted.
+runbooks and dashboards in front of their paths, and wraps the files for the Prometheus operator where that is
+wanted.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from dashboards.src import queries
 
 
 def documents(runbook_base: str = "", grafana_base: str = "") -> dict[str, dict[str, Any]]:
-    """Return rules and alerts by file name, with these addresses in front of runbooks' and dashboards' paths."""
+    """Return rules and alerts by file name, with addresses in front of the paths in their annotations."""
     bases = {"runbook_url": runbook_base.rstrip("/") + "/", "dashboard_url": grafana_base.rstrip("/")}
     found = {}
     for folder in (queries.RULES, queries.ALERTS):

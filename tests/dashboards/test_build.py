@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from dashboards.src import build, check, drilldown, frame, lint, queries
 from dashboards.src.panels import promql
@@ -139,3 +141,33 @@ def test_the_shorthand_of_queries_is_written_out() -> None:
     )
     for query in queries.of_panels():
         assert "@" not in query.text, query.where
+
+
+def test_what_is_provisioned_is_what_the_dashboards_ask_for() -> None:
+    folder = queries.ROOT / "provisioning"
+    sources = yaml.safe_load((folder / "datasources/agentwatt.yaml").read_text(encoding="utf-8"))[
+        "datasources"
+    ]
+    asked = {
+        v["query"] for b in BOARDS.values() for v in b["templating"]["list"] if v["type"] == "datasource"
+    }
+    assert {source["type"] for source in sources} == asked
+    (provider,) = yaml.safe_load((folder / "dashboards/agentwatt.yaml").read_text(encoding="utf-8"))[
+        "providers"
+    ]
+    documented = (queries.ROOT.parent / "docs/dashboards.md").read_text(encoding="utf-8")
+    assert f"dashboards/grafana:{provider['options']['path']}" in documented
+    text = (folder / "datasources/agentwatt.yaml").read_text(encoding="utf-8")
+    needed = set(re.findall(r"\$([A-Z][A-Z_]+)", text))
+    assert needed <= set(re.findall(r"-e ([A-Z_]+)=", documented))
+
+
+def test_every_dashboard_chooses_its_sources_and_those_about_models_the_model() -> None:
+    for board in BOARDS.values():
+        kinds = {panel["datasource"]["type"] for panel in queries.panels(board)}
+        variables = {v["name"]: v for v in board["templating"]["list"]}
+        chosen = {v["query"] for v in variables.values() if v["type"] == "datasource"}
+        assert chosen == kinds
+        texts = [t.get("expr", t.get("rawSql", "")) for p in queries.panels(board) for t in p["targets"]]
+        for name, use in (("model", "vllm:"), ("model_group", "model_group IN")):
+            assert (name in variables) == any(use in text for text in texts), (board["title"], name)

@@ -140,7 +140,7 @@ def test_tool_catalogues_are_summed_by_client_and_say_how_their_tokens_are_known
     found = {row["client"]: row for row in rows(url, "agentwatt_catalogue")}
     assert set(found) == {"claude-code", "codex"}
     sent = found["claude-code"]
-    # Twenty calls with 40 tools in 64,000 bytes: 16,000 tokens each at four bytes a token; half without 20 tools.
+    # 20 calls with 40 tools in 64,000 bytes, four bytes a token: 16,000 tokens each, half for 20 tools.
     assert (sent["calls_with_tools"], sent["catalogues"], sent["source"]) == (20, 1, "estimated")
     assert sent["tokens_per_call"] == 16_000
     assert (sent["catalogue_tokens"], sent["saved_tokens"]) == (320_000, 160_000)
