@@ -25,17 +25,6 @@ Form = Annotated[
 ]
 
 
-_CATALOGUE_COLUMNS = (
-    "tool_count",
-    "tools_bytes",
-    "tools_digest",
-    "count_catalogue_tokens",
-    "count_ms",
-    "count_calls",
-    "count_tokens",
-)
-
-
 class _Shared:
     """What the root command knows."""
 
@@ -128,14 +117,21 @@ def catalogue(
     """What resending the tool catalogue costs by key or team, and what exposing fewer tools would save."""
     if by not in ("key_alias", "team_id"):
         raise ConfigError(f"--by {by} is not known.", next_step="Write key_alias or team_id.")
-    from gateway_plugin.counting_advice import advise
-    from pipeline import figures
+    from datetime import datetime, time
 
-    names = ("stage", by, *_CATALOGUE_COLUMNS)
+    from pipeline.figures import catalogue as catalogues
+    from pipeline.run import connect
+
     root = _settings(config, lake).lake
-    records = figures.load(root, "raw/events", since=_day(since, "--since"), columns=names).rows()
-    final = (r for r in records if r["stage"] == "final")
-    advice = advise(final, by="key_alias" if by == "key_alias" else "team_id", keep=keep)
+    first = _day(since, "--since")
+    con = connect(root)
+    try:
+        start = None if first is None else datetime.combine(first, time())
+        advice = catalogues.advice(
+            con, root, start, None, by="key_alias" if by == "key_alias" else "team_id", keep=keep
+        )
+    finally:
+        con.close()
     rows = [
         {
             by: a.name,

@@ -1,7 +1,7 @@
 """The lake: Parquet (zstd) in Hive folders ``date=YYYY-MM-DD``, written to a temporary name and renamed.
 
-A reader never sees half a file: it appears by rename after its bytes are on disk. Compaction replaces
-several files by one through a journal that readers honour, so a crash in between shows neither loss nor
+A reader never sees half a file: it appears by rename after its bytes are on disk. Files that
+replace others do so through a journal that readers honour, so a crash in between shows neither loss nor
 duplicates.
 """
 
@@ -14,7 +14,7 @@ import os
 import re
 import secrets
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date
@@ -88,6 +88,10 @@ class Lake:
                 continue
             paths += [p for p in _visible(part) if p.is_file()]
         return paths
+
+    def day_files(self, table: str, day: date) -> list[Path]:
+        """Parquet files of one date of *table*, without files that others replaced."""
+        return [p for p in _visible(self.root / table / f"date={day.isoformat()}") if p.is_file()]
 
     def size(self, table: str) -> TableSize:
         """Files, bytes and date range of *table*."""
@@ -170,6 +174,39 @@ class Lake:
         finally:
             con.execute("DROP TABLE IF EXISTS staged_rows")
 
+    def write_aside(self, con: duckdb.DuckDBPyConnection, sql: str, folder: Path, name: str) -> Path | None:
+        """Write the rows of *sql* to a hidden file for *folder*; None where there is no row.
+
+        :meth:`replace` makes it visible. Its name ends in ``.tmp``, so :meth:`sweep` finds what a crash left.
+        """
+        (self.root / folder).mkdir(parents=True, exist_ok=True)
+        target = self.root / folder / f".{name}.tmp"
+        result = con.execute(f"COPY ({sql}) TO {_quote(str(target))} (FORMAT parquet, COMPRESSION zstd)").fetchone()
+        if not result or not result[0]:
+            target.unlink()
+            return None
+        return target
+
+    def replace(self, folder: Path, aside: Sequence[Path]) -> None:
+        """Let the hidden files *aside* take the place of everything in *folder*, at once for every reader."""
+        place = self.root / folder
+        finish_compaction(place)
+        old = _visible(place)
+        if not aside:
+            for path in old:
+                path.unlink()
+            if place.is_dir() and not any(place.iterdir()):
+                place.rmdir()
+            return
+        targets = [place / p.name.removeprefix(".").removesuffix(".tmp") for p in aside]
+        for path in aside:
+            sync(path)
+        plan = {"output": targets[-1].name, "outputs": [t.name for t in targets], "inputs": [p.name for p in old]}
+        write_text(place / _JOURNAL, json.dumps(plan))
+        for path, target in zip(aside, targets, strict=True):
+            path.replace(target)
+        finish_compaction(place)
+
     def read_state(self, source: str) -> dict[str, Any]:
         """What *source* remembered (watermarks, counters); empty when it never ran.
 
@@ -250,21 +287,26 @@ def connect() -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 def finish_compaction(folder: Path) -> None:
-    """Complete or forget a compaction that a crash left in *folder*."""
+    """Complete or forget a replacement of files that a crash left in *folder*."""
     plan = _journal(folder)
     if plan is None:
         return
-    if (folder / plan["output"]).exists():
-        for name in plan["inputs"]:
-            (folder / name).unlink(missing_ok=True)
-        sync(folder)
+    for name in _hidden(folder, plan):
+        (folder / name).unlink(missing_ok=True)
+    sync(folder)
     (folder / _JOURNAL).unlink(missing_ok=True)
+
+
+def _hidden(folder: Path, plan: dict[str, Any]) -> set[str]:
+    """The names that readers pass over: the old files once the last new one is there, the new ones before."""
+    done = (folder / plan["output"]).exists()
+    return set(plan["inputs"] if done else plan.get("outputs", ()))
 
 
 def _visible(folder: Path) -> list[Path]:
     plan = _journal(folder)
-    hidden: Iterable[str] = plan["inputs"] if plan and (folder / plan["output"]).exists() else ()
-    return [p for p in sorted(folder.glob("*.parquet")) if p.name not in set(hidden)]
+    hidden = _hidden(folder, plan) if plan else ()
+    return [p for p in sorted(folder.glob("*.parquet")) if p.name not in hidden]
 
 
 def _journal(folder: Path) -> dict[str, Any] | None:

@@ -1,33 +1,30 @@
 """Builds facts and marts over the raw lake: incremental by day, idempotent, audited.
 
-A run looks at which raw files are new or changed since the last one. Their days, and every day that a session
-of those days touches, are built again from all raw records of all sessions on them; other days stay as they
-are. Files are written under a temporary name and renamed, so a reader sees a whole day or the old one.
+A run looks at which raw files are new or changed since the last one. Their days are built again from all raw
+records of all sessions on them; on other days that these sessions touch, the sessions are built again and
+everything else stays. Files are written under a hidden name and renamed, so a reader sees a whole day or the
+old one.
 """
-
-# ruff: noqa: S608 - relation names and columns are our own; paths are quoted; values are parameters
 
 from __future__ import annotations
 
-import hashlib
-import json
-import shutil
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, field
-from datetime import date, datetime, timedelta
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from datetime import date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from pipeline.lake import Lake, write_text
+from pipeline import facts, publishing, reach
+from pipeline.manifest import NAME, Manifest, fact_conventions, lost, raw_files, within
 from pipeline.sql import binding, models, parameters
+from pipeline.staging import FOLDER, Limits
 
 if TYPE_CHECKING:
     import duckdb
 
 Progress = Callable[[str, int, int], None]
-MANIFEST: Final = "facts/_manifest.json"
-_MANIFEST_VERSION: Final = 1
+MANIFEST: Final = NAME
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,34 +39,13 @@ class RunResult:
     audits: tuple[models.Audit, ...]
     marts: tuple[str, ...]
     seconds: float
+    #: business days whose part of the marts was built
+    parts: tuple[date, ...] = ()
 
     @property
     def failed_audits(self) -> tuple[models.Audit, ...]:
         """Audits of severity error that returned rows."""
         return tuple(a for a in self.audits if a.failed)
-
-
-@dataclass(slots=True)
-class _Manifest:
-    """What the facts in the lake were built from."""
-
-    version: int = _MANIFEST_VERSION
-    conventions: str = ""
-    files: dict[str, list[int]] = field(default_factory=dict)
-    audits: list[dict[str, Any]] = field(default_factory=list)
-    published: str = ""
-    built_at: str = ""
-
-    @classmethod
-    def read(cls, lake: Path) -> _Manifest:
-        try:
-            content = json.loads((lake / MANIFEST).read_text(encoding="utf-8"))
-            return cls(**content) if content.get("version") == _MANIFEST_VERSION else cls()
-        except (OSError, ValueError, TypeError, AttributeError):
-            return cls()  # absent or unreadable: everything is built again
-
-    def write(self, lake: Path) -> None:
-        write_text(lake / MANIFEST, json.dumps(asdict(self)))
 
 
 def build(
@@ -80,6 +56,7 @@ def build(
     until: date | None = None,
     progress: Progress | None = None,
     marts: bool = True,
+    limits: Limits | None = None,
 ) -> RunResult:
     """Bring facts and marts up to date with the raw records.
 
@@ -89,228 +66,86 @@ def build(
         since: first UTC day to build; earlier days stay as they are.
         until: day after the last one to build.
         progress: called with a stage's name, steps done and steps in all.
-        marts: also publish the marts over the whole lake, where records or conventions changed.
+        marts: also publish the marts, those parts of them whose facts, metrics or conventions changed.
+        limits: memory that the run may take.
 
     Returns:
         What was built. A run that finds nothing new builds no day and returns the last audits.
     """
     began = time.monotonic()
     report = progress or (lambda stage, done, total: None)
-    manifest = _Manifest.read(lake)
-    conventions = _fingerprint(settings)
-    found = {
-        str(p.relative_to(lake)): [p.stat().st_size, p.stat().st_mtime_ns]
-        for folder in ("raw/events", "raw/spend_logs")
-        for p in binding.files(lake, folder)
-    }
-    fresh = manifest.conventions != conventions or _lost(manifest.files, found)
-    known = {} if fresh else manifest.files
-    new = {n: s for n, s in found.items() if known.get(n) != s and _wanted(n, since, until)}
-    con = connect(lake)
+    before = Manifest.read(lake)
+    conventions = fact_conventions(settings)
+    found = raw_files(lake)
+    fresh = before.conventions != conventions or lost(before.files, found)
+    known = {} if fresh else before.files
+    new = {n: s for n, s in found.items() if known.get(n) != s and within(n, since, until)}
+    limits = limits or Limits()
+    con = connect(lake, limits)
     try:
         values = parameters.bind_conventions(con, settings)
-        days: tuple[date, ...] = ()
+        days: list[date] = []
         counts = (0, 0, 0)
-        audits = tuple(models.Audit(**{**a, "samples": tuple(a["samples"])}) for a in manifest.audits)
+        audits = [models.Audit(**{**a, "samples": tuple(a["samples"])}) for a in before.audits]
         if new:
             report("sessions", 0, 1)
-            touched = {binding.day_of(Path(n)) for n in new}
-            write_days, read_days = _reach(con, lake, touched)
-            days = tuple(
-                sorted(d for d in write_days if (not since or d >= since) and (not until or d < until))
-            )
-            for relation in ("raw_event", "raw_spend_log"):
-                binding.bind_raw(con, relation, binding.files(lake, binding.RAW[relation][0], read_days))
-            steps = (*models.STAGING, *models.FACTS)
-            for number, name in enumerate(steps):
-                report(name, number, len(steps))
-                models.run(con, (name,), values)
-            counts = _write_facts(con, lake, days, report)
-            report("audits", 0, 1)
-            audits = tuple(models.audit(con))
+            reached = reach.everything(con, lake) if fresh else reach.of(con, lake, new)
+
+            def wanted(day: date) -> bool:
+                return (since is None or day >= since) and (until is None or day < until)
+
+            days, audits = facts.build(con, lake, reached, wanted, values, limits, report)
+            counts = facts.counts(con, lake, days)
             if fresh and since is None and until is None:
-                _drop_other_days(lake, days)
-        kept = {n: s for n, s in known.items() if n in found} | new
-        published = repr(
-            (conventions, _mart_conventions(settings), sorted(kept.items()), _metric_files(lake))
-        )
-        published = hashlib.blake2b(published.encode(), digest_size=16).hexdigest()
-        done: tuple[str, ...] = ()
-        if marts and published != manifest.published:
-            done = _publish(lake, settings, report)
-        _Manifest(
+                facts.drop_other_days(lake, days)
+        audits = [a for a in audits if a.name != _STRAY] + _stray(lake)
+        made, parts = before.marts, ()
+        if marts:
+            made, parts = publishing.publish(con, lake, settings, before.marts, report)
+        Manifest(
             conventions=conventions,
-            files=kept,
+            files={n: s for n, s in known.items() if n in found} | new,
             audits=[asdict(a) for a in audits],
-            published=published if marts else manifest.published,
+            marts=made,
             built_at=datetime.now().astimezone().isoformat(timespec="seconds"),
         ).write(lake)
     finally:
         con.close()
-    return RunResult(days, len(new), *counts, audits, done, time.monotonic() - began)
+    published = tuple(models.PUBLISHED) if parts else ()
+    return RunResult(
+        tuple(days), len(new), *counts, tuple(audits), published, time.monotonic() - began, parts
+    )
 
 
 def last_audits(lake: Path) -> list[dict[str, Any]]:
     """Return what the audits of the last building run found."""
-    return _Manifest.read(lake).audits
+    return Manifest.read(lake).audits
 
 
-def connect(lake: Path) -> duckdb.DuckDBPyConnection:
-    """Open an in-memory engine that spills into the lake's own temporary folder."""
+def connect(lake: Path, limits: Limits | None = None) -> duckdb.DuckDBPyConnection:
+    """Open an in-memory engine that spills into the lake's own temporary folder; *limits* bound its memory."""
     import duckdb
 
     con = duckdb.connect()
     con.execute("SET TimeZone = 'UTC'")
     con.execute("SET enable_progress_bar = false")
-    con.execute("SET temp_directory = " + _quoted(lake / ".spill"))
+    con.execute("SET temp_directory = " + _quoted(lake / FOLDER))
+    if limits is not None:
+        con.execute("SET preserve_insertion_order = false")
+        con.execute(f"SET memory_limit = '{int(limits.engine_gib * 1024)}MiB'")
+        if limits.threads:
+            con.execute(f"SET threads = {limits.threads}")
     return con
 
 
-def _reach(con: duckdb.DuckDBPyConnection, lake: Path, touched: set[date]) -> tuple[set[date], set[date]]:
-    """Return the days to write and the days to read for the days whose raw files changed.
-
-    A ledger row may lie on the day after its call started, so the day before each is touched too.
-    """
-    touched = touched | {d - timedelta(days=1) for d in touched}
-    sources = []
-    events = binding.files(lake, "raw/events")
-    if events:
-        sources.append(f"SELECT session_key, date FROM {binding.parquet(events, with_day=True)}")
-    rows = binding.files(lake, "raw/spend_logs")
-    if rows:
-        object_ = "TRY_CAST(aw AS JSON)"
-        key = (
-            f"COALESCE({object_} ->> '$.session_key', "
-            f"TRY_CAST({object_} ->> '$' AS JSON) ->> '$.session_key')"
-        )
-        sources.append(f"SELECT {key} AS session_key, date FROM {binding.parquet(rows, with_day=True)}")
-    con.execute("CREATE OR REPLACE TEMP TABLE session_day AS SELECT DISTINCT session_key, date FROM ("
-                + " UNION ALL ".join(sources) + ") WHERE session_key IS NOT NULL")  # fmt: skip
-
-    def spread(days: set[date]) -> set[date]:
-        found = con.execute(
-            "SELECT DISTINCT date FROM session_day WHERE session_key IN "
-            "(SELECT session_key FROM session_day WHERE date IN (SELECT UNNEST(CAST($days AS DATE[]))))",
-            {"days": sorted(days)},
-        ).fetchall()
-        return days | {row[0] for row in found}
-
-    write_days = spread(touched)
-    read_days = spread(write_days)
-    return write_days, read_days | {d + timedelta(days=n) for d in read_days for n in (-1, 1)}
+_STRAY: Final = "stray_folder"
 
 
-def _write_facts(
-    con: duckdb.DuckDBPyConnection, lake: Path, days: tuple[date, ...], report: Progress
-) -> tuple[int, int, int]:
-    con.execute(
-        "CREATE OR REPLACE TEMP VIEW fct_potential_day AS SELECT p.*, c.start_date FROM fct_potential AS p "
-        "JOIN fct_call AS c ON c.call_id = p.call_id"
-    )
-    orders = {
-        "fct_call": ("fct_call", "start_at, call_id"),
-        "fct_turn": ("fct_turn", "start_at, session_key, agent_id, turn_key"),
-        "fct_session": ("fct_session", "start_at, session_key, visit_number"),
-        "fct_potential": ("fct_potential_day", "call_id, retention"),
-    }
-    filled = {row[0] for row in con.execute("SELECT DISTINCT start_date FROM fct_call").fetchall()}
-    for number, day in enumerate(days):
-        report("facts", number, len(days))
-        if day not in filled:
-            _drop_day(lake, day)
-            continue
-        for relation, (source, order) in orders.items():
-            folder = Path(binding.FACTS[relation]) / f"date={day.isoformat()}"
-            query = f"SELECT * FROM {source} WHERE start_date = DATE '{day.isoformat()}'"
-            Lake(lake).write(con, query, folder / "part-0.parquet", order)
-    counted = [
-        con.execute(
-            f"SELECT COUNT(*) FROM {relation} WHERE start_date IN (SELECT UNNEST(CAST($days AS DATE[])))",
-            {"days": list(days)},
-        ).fetchone()
-        for relation in ("fct_call", "fct_turn", "fct_session")
-    ]
-    calls, turns, visits = (int(row[0]) if row else 0 for row in counted)
-    return calls, turns, visits
-
-
-def _drop_day(lake: Path, day: date) -> None:
-    for folder in binding.FACTS.values():
-        shutil.rmtree(lake / folder / f"date={day.isoformat()}", ignore_errors=True)
-
-
-def _drop_other_days(lake: Path, days: Iterable[date]) -> None:
-    """After a full build, remove days of facts that no raw record supports any more."""
-    kept = {f"date={d.isoformat()}" for d in days}
-    for folder in binding.FACTS.values():
-        for old in (lake / folder).glob("date=*"):
-            if old.name not in kept:
-                shutil.rmtree(old)
-
-
-def _publish(lake: Path, settings: parameters.Conventions, report: Progress) -> tuple[str, ...]:
-    """Write the marts over everything in the lake."""
-    from pipeline import figures
-
-    con = connect(lake)
-    try:
-        if figures.bind(con, lake, settings) is None:
-            return ()
-        for number, name in enumerate(models.PUBLISHED):
-            report("marts", number, len(models.PUBLISHED))
-            target = Path("marts") / f"{name.removeprefix('mart_')}.parquet"
-            Lake(lake).write(con, f"SELECT * FROM {name}", target, "ALL")
-    finally:
-        con.close()
-    return tuple(models.PUBLISHED)
-
-
-def _lost(known: dict[str, list[int]], found: dict[str, list[int]]) -> bool:
-    """Whether records vanished: a file is gone and nothing new (as a merged file) stands in its folder."""
-    renewed = {Path(n).parent for n in found if n not in known}
-    return any(Path(n).parent not in renewed for n in known if n not in found)
-
-
-def _wanted(name: str, since: date | None, until: date | None) -> bool:
-    day = binding.day_of(Path(name))
-    return (since is None or day >= since) and (until is None or day < until)
-
-
-def _mart_conventions(settings: parameters.Conventions) -> tuple[object, ...]:
-    """What marts depend on beside facts and metrics."""
-    power = settings.power
-    return (
-        settings.business_time_zone,
-        list(settings.idle_caps_s),
-        list(settings.tool_caps_s),
-        [parameters.tier_label(t) for t in settings.slo_tiers],
-        [repr(s) for s in power.sources],
-        list(power.presets),
-        power.max_gap_s,
-        sorted((group, sorted(targets)) for group, targets in power.model_groups.items()),
-        [repr(p) for p in power.pools],
-        models.fingerprint((*models.CALL_MARTS, *models.METRIC_MARTS)),
-    )
-
-
-def _metric_files(lake: Path) -> list[tuple[str, int, int]]:
-    found = binding.files(lake, "raw/metrics")
-    return [(str(p), p.stat().st_size, p.stat().st_mtime_ns) for p in found]
-
-
-def _fingerprint(settings: parameters.Conventions) -> str:
-    """Everything that facts depend on beside raw records, as text."""
-    power = settings.power
-    parts = (
-        models.fingerprint(),
-        settings.visit_gap_s,
-        sorted(parameters.retention_label(s) for s in settings.retentions_s),
-        sorted(settings.service_keys),
-        parameters.powered_groups(power),
-        sorted(power.external_model_groups),
-        sorted(power.external_providers),
-    )
-    return repr(parts)
+def _stray(lake: Path) -> list[models.Audit]:
+    """Files of the raw tables that belong to no day: they are not read, and say so."""
+    found = binding.stray(lake)
+    meaning = "folders of raw tables that name no day (date=YYYY-MM-DD); their files are not read."
+    return [models.Audit(_STRAY, "warning", len(found), tuple(found[: models.SAMPLES]), meaning)] if found else []
 
 
 def _quoted(path: Path) -> str:

@@ -177,6 +177,8 @@ class PowerSettings(_Section):
     gpu_model: str | None = None
     min_coverage: Annotated[float, Field(gt=0, le=1)] = 0.8
     capacity_share: Annotated[float, Field(gt=0, le=1)] = 0.95
+    #: at either end of a call, between the gateway's instant and the client's or the engine's
+    unseen_ms: Annotated[float, Field(ge=0, le=60_000)] = 50.0
     external_model_groups: list[str] = Field(default_factory=list)
     external_providers: list[str] = Field(default_factory=list)
 

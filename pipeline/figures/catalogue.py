@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -33,14 +33,14 @@ def advice(
 
     Calls are summed by catalogue in the database, so the work left does not grow with their number.
     """
-    binding.bind_raw(con, "raw_event", binding.files(lake, "raw/events", _days(start, end)))
+    paths = [
+        path
+        for path in binding.files(lake, "raw/events")
+        if (start is None or binding.day_of(path) >= start.date())
+        and (end is None or binding.day_of(path) <= end.date())
+    ]
+    binding.bind_raw(con, "raw_event", paths)
     return advise(_groups(con, start, end, by), by=by, keep=keep)
-
-
-def _days(start: datetime | None, end: datetime | None) -> list[date] | None:
-    if start is None or end is None:
-        return None
-    return [start.date() + timedelta(days=n) for n in range((end.date() - start.date()).days + 1)]
 
 
 def _groups(

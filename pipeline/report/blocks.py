@@ -63,7 +63,8 @@ class Table:
     @property
     def wide(self) -> bool:
         """Whether it needs the width of the page: many columns, or words in them."""
-        return len(self.columns) > 5 or any(not c.numeric for c in self.columns)
+        words_ = sum(not c.numeric for c in self.columns)
+        return len(self.columns) + words_ > 5 or words_ > 1 or (words_ == 1 and len(self.columns) > 2)
 
     @property
     def shown(self) -> tuple[Row, ...]:

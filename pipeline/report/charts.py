@@ -23,46 +23,32 @@ def _names(names: Sequence[str]) -> Any:
     )  # fmt: skip
 
 
-def bars(
-    data: Sequence[tuple[str, float, str]],
-    label: str,
-    *,
-    mark: str | None = None,
-    at: float | None = None,
-    at_label: str = "",
-) -> str:
-    """Horizontal bars of (name, value, words), top down in the order given.
-
-    *mark* names a bar to set apart; *at* draws a line across all of them, for example what is installed.
-    """
+def bars(data: Sequence[tuple[str, float, str]], label: str, *, mark: str | None = None) -> str:
+    """Horizontal bars of (name, value, words), top down in the order given; *mark* sets one of them apart."""
     if not data:
         return ""
     import altair as alt
 
-    values = [
-        {"order": i, "name": short(name), "value": value, "shown": shown,
-         "colour": ORANGE if name == mark else BLUE}
-        for i, (name, value, shown) in enumerate(data)
-    ]  # fmt: skip
     names = [short(name) for name, *_ in data]
-    top = max([v for _, v, _ in data] + ([at] if at is not None else []))
-    last = end(top, extent(names), [*(s for *_, s in data), at_label])
+    values = [
+        {
+            "order": i,
+            "name": names[i],
+            "value": value,
+            "shown": shown,
+            "colour": ORANGE if name == mark else BLUE,
+        }
+        for i, (name, value, shown) in enumerate(data)
+    ]
+    last = end(max(v for _, v, _ in data), extent(names), [s for *_, s in data])
     base = alt.Chart(rows(values)).encode(
         y=_names(names), x=alt.X("value:Q", scale=alt.Scale(domain=[0, last]), axis=None)
     )
-    layers: list[Any] = [
+    layers = [
         base.mark_bar(height=14).encode(color=alt.Color("colour:N", scale=None)),
         base.mark_text(align="left", dx=5).encode(text="shown:N"),
     ]
-    if at is not None:
-        line = alt.Chart(rows([{"at": at, "shown": at_label}])).encode(x="at:Q")
-        layers.append(line.mark_rule(strokeDash=[4, 3], color=INK, strokeWidth=1.5))
-        layers.append(
-            line.mark_text(align="left", dx=4, dy=-4, baseline="bottom").encode(
-                y=alt.value(0), text="shown:N"
-            )
-        )
-    return svg(alt.layer(*layers), label, _ROW * len(data) + (22 if at is not None else 8))
+    return svg(alt.layer(*layers), label, _ROW * len(data) + 8)
 
 
 def stacked(data: Sequence[Mapping[str, Any]], parts: Sequence[tuple[str, str]], label: str) -> str:
@@ -215,7 +201,7 @@ def week(samples: Mapping[int, float], sized: float | None, sized_label: str, la
     axis = alt.Axis(title=None, domain=False, tickCount=4)
     y = alt.Y("value:Q", scale=alt.Scale(domain=[0, top]), axis=axis)
     area = alt.Chart(rows(values)).mark_rect(color=BLUE).encode(x=x, x2="end:Q", y=y, y2="zero:Q")
-    where = f"{_DAYS[peak // 24]} {peak % 24:02d}:00, {text.number(samples[peak])} calls"
+    where = f"{text.hour_of_week(peak)}, {text.number(samples[peak])} calls"
     right = peak >= 84
     note = (
         alt.Chart(rows([{"hour": peak, "value": samples[peak], "shown": where}]))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from pipeline import figures
-from pipeline.figures import catalogue, overhead, reuse
+from pipeline.figures import catalogue, failures, reuse, series
 from pipeline.report import change, decision, planning
 from pipeline.sizing import evaluation, plan, speed
 from pipeline.sizing.plan_file import Plan
@@ -18,27 +18,54 @@ from pipeline.sql import parameters
 if TYPE_CHECKING:
     import duckdb
 
-EMPTY: Final[dict[str, dict[str, Any]]] = {
-    "reuse": {"value": None, "unit": "tokens", "reason": "the lake holds no call in the window", "by": {}},
-    "gateway": {
-        "value": None, "unit": "ms", "reason": "the lake holds no call in the window", "phases": [],
-        "counting": {"reason": None, "by_prompt": [], "by_tools": []},
-        "failures": {"calls": 0, "rows": [], "retried_calls": 0, "extra_attempts": 0},
+#: Quantities of the registry that the report shows beside the four figures, and what they are split by.
+SHOWN: Final = {
+    "gateway_overhead": ("all",),
+    "counting_cost": ("all",),
+    "losses": ("all",),
+    "reuse_gap": ("all",),
+    "task_latency": ("all", "profile"),
+    "turn_latency": ("all", "profile"),
+    "interactivity": ("all", "profile"),
+    "first_token_time": ("all",),
+    "decode_share": ("all",),
+    "calls_in_flight": ("all",),
+    "context_at_end": ("all", "profile"),
+    "subagent_share": ("all", "profile"),
+    "failing_turn_share": ("all", "profile"),
+    "failing_turn_amplification": ("all",),
+    "tokens_per_turn": ("all", "profile"),
+    "profile_share": ("all",),
+    "catalogue_tokens_per_call": ("all",),
+}
+_NOTHING: Final = "the lake holds no call in the window"
+EMPTY: Final[dict[str, Any]] = {
+    "reuse": {"value": None, "unit": "tokens", "reason": _NOTHING, "by": {}},
+    "quantities": [],
+    "failures": {
+        "calls": 0,
+        "unsuccessful": 0,
+        "share": None,
+        "rows": [],
+        "retried_calls": 0,
+        "extra_attempts": 0,
     },
     "catalogue": {"keep": catalogue.KEEP_TOOLS, "by": "key_alias", "rows": []},
-}  # fmt: skip
+}
 
 
 def measure(lake: Path) -> figures.More:
-    """Return what computes lost reuse, gateway and catalogues of a bound window of the *lake*."""
+    """Return what computes the parts beside the figures, of a bound window of the *lake*."""
 
     def parts(con: duckdb.DuckDBPyConnection, window: parameters.Window) -> dict[str, Any]:
+        shown = _quantities(con, window)
         advice = catalogue.advice(
             con, lake, window.start, window.end, by="key_alias", keep=catalogue.KEEP_TOOLS
         )
         return {
             "reuse": reuse.compute(con, window),
-            "gateway": overhead.compute(con, window),
+            "quantities": shown,
+            "failures": failures.compute(con, window),
             "catalogue": {
                 "keep": catalogue.KEEP_TOOLS,
                 "by": "key_alias",
@@ -47,6 +74,17 @@ def measure(lake: Path) -> figures.More:
         }
 
     return parts
+
+
+def _quantities(con: duckdb.DuckDBPyConnection, window: parameters.Window) -> list[dict[str, Any]]:
+    """Rows of the registry's quantities over the whole window."""
+    rows: list[dict[str, Any]] = []
+    columns = ("figure", "part", "dimension", "member", "value", "unit", "calls", "coverage", "reason")
+    for by in dict.fromkeys(SHOWN.values()):
+        wanted = [figures.QUANTITIES[name] for name, dimensions in SHOWN.items() if dimensions == by]
+        found = series.compute(con, window, wanted, "window", by).project(", ".join(columns))
+        rows += [dict(zip(columns, row, strict=True)) for row in found.fetchall()]
+    return rows
 
 
 def before(
@@ -67,16 +105,17 @@ def before(
 def plan_of(
     content: Mapping[str, Any], earlier: Mapping[str, Any] | None, sizing: planning.Sizing | None
 ) -> tuple[dict[str, Any], planning.Planned | None]:
-    """Return decision, check of the plan and checklist, and the plan itself where there is one."""
-    try:
-        stated = planning.load_plan(sizing)
-        planned = planning.of_week(content, stated)
-        last = _quietly(earlier, stated)
+    """Return decision, check of the plan and checklist, and the plan itself where there is one.
+
+    Raises:
+        SizingError: a file that *sizing* names cannot be used.
+    """
+    stated = planning.load_plan(sizing)
+    planned, why = _plan(content, stated)
+    checked: dict[str, Any] = {"rows": [], "reason": why}
+    if planned is not None:
+        last, _ = (None, None) if earlier is None else _plan(earlier, stated)
         checked = planning.verified(planned, last, sizing, stated)
-        why = None
-    except SizingError as error:
-        planned, stated, why = None, None, f"no plan: {error}"
-        checked = {"rows": [], "reason": why}
     installed = sizing.installed if sizing else None
     return {
         "decision": decision.decide(planned, why, content, installed),
@@ -85,12 +124,25 @@ def plan_of(
     }, planned
 
 
-def _quietly(earlier: Mapping[str, Any] | None, stated: Plan | None) -> planning.Planned | None:
-    """The plan that the earlier window would have given; None where it gives none."""
+def _too_little(content: Mapping[str, Any]) -> str | None:
+    """Why the window is no basis for a plan at all."""
+    if not content["counts"].get("calls"):
+        return "the window holds no call"
+    sessions = (content["calls_per_human_hour"].get("turns_per_session") or {}).get("sessions")
+    if content["counts"]["calls"] < 2 or sessions == 1:
+        return "one session says nothing about a fleet"
+    return None
+
+
+def _plan(content: Mapping[str, Any], stated: Plan | None) -> tuple[planning.Planned | None, str | None]:
+    """The plan of a set of figures, or why there is none."""
+    why = _too_little(content)
+    if why:
+        return None, why
     try:
-        return None if earlier is None else planning.of_week(earlier, stated)
-    except SizingError:
-        return None
+        return planning.of_week(content, stated), None
+    except SizingError as error:
+        return None, str(error)
 
 
 def cost(lost: dict[str, Any], planned: planning.Planned | None) -> dict[str, Any]:

@@ -17,7 +17,11 @@ def render(
     """Return the report as Markdown; *notes* concern every figure."""
     window = document["meta"]["window"]
     out = ["# agentwatt report", ""]
-    out += [window_line(window) if window else "The lake holds no call in the window.", ""]
+    zone = document["meta"]["conventions"]["business_time_zone"]
+    out += [
+        f"Window: {text.window(window, zone)}." if window else "The lake holds no call in the window.",
+        "",
+    ]
     out += [f"**{_plain(front.verdict)}**", ""]
     if front.because:
         out += [_plain(front.because), ""]
@@ -54,12 +58,6 @@ def render(
         ]
     out += [f"- **{entry.title}**: {text.sentence(entry.formula)}" for entry in GLOSSARY.values()]
     return "\n".join(out) + "\n"
-
-
-def window_line(window: Mapping[str, Any]) -> str:
-    """The window of a report in words."""
-    start, end = text.instant(window["start"]), text.instant(window["end"])
-    return f"Window: {start} to {end} UTC, {text.duration(window['hours'])}."
 
 
 def _quoted(notes: Sequence[str]) -> list[str]:

@@ -32,7 +32,7 @@ def render(
         environment.tests[name] = lambda value, kind=kind: isinstance(value, kind)
     meta = document["meta"]
     return environment.get_template("report.html.j2").render(
-        window=_window(meta["window"]),
+        window=meta["window"] and text.window(meta["window"], meta["conventions"]["business_time_zone"]),
         counts=_counts(meta["counts"]),
         front=front,
         sections=sections,
@@ -41,13 +41,6 @@ def render(
         glossary=GLOSSARY,
         style=_markup((_TEMPLATES / "report.css").read_text(encoding="utf-8")),
     )
-
-
-def _window(window: Mapping[str, Any] | None) -> str | None:
-    if window is None:
-        return None
-    start, end = text.instant(window["start"]), text.instant(window["end"])
-    return f"{start} to {end} UTC, {text.duration(window['hours'])}"
 
 
 def _counts(counts: Mapping[str, Any]) -> str:

@@ -81,7 +81,7 @@ def levers(planned: Planned) -> list[dict[str, Any]]:
 
 
 def _ask(planned: Planned, lever: Lever) -> Callable[[float], Needs | None]:
-    whole = isinstance(planned.stated.inputs[lever.key].value, int)
+    whole = BY_KEY[lever.key].kind == "count"
     return lambda value: planned.needs(**{lever.key.replace(".", "__"): round(value) if whole else value})
 
 
@@ -103,6 +103,7 @@ def _row(
     if not value:
         return None
     spec = BY_KEY.get(lever.key)
+    whole = spec is not None and spec.kind == "count"
     floor = spec.low if spec and spec.low is not None else 0.0
     ceiling = 1.0 if lever.is_share else value * _REACH
     at = {
@@ -111,8 +112,8 @@ def _row(
     }
     found = {end: ask(v) for end, v in at.items()}
     turns = {
-        "below": _turn(value, max(value / _REACH, floor), base, ask),
-        "above": _turn(value, max(ceiling, at["high"]), base, ask),
+        "below": _turn(value, max(value / _REACH, floor), base, ask, whole),
+        "above": _turn(value, max(ceiling, at["high"]), base, ask, whole),
     }
     if all(n == base for n in found.values()) and not any(turns.values()):
         return None
@@ -128,7 +129,7 @@ def _row(
 
 
 def _turn(
-    start: float, end: float, base: Needs, ask: Callable[[float], Needs | None]
+    start: float, end: float, base: Needs, ask: Callable[[float], Needs | None], whole: bool
 ) -> dict[str, Any] | None:
     """The value nearest to *start*, on the way to *end*, at which the number of GPUs differs from *base*."""
 
@@ -142,6 +143,7 @@ def _turn(
     for _ in range(_STEPS):
         middle = (near + far) / 2
         near, far = (near, middle) if differs(middle) else (middle, far)
+    far = round(far) if whole else far
     there = ask(far)
     return {"value": far, "gpus": None if there is None else there.gpus}
 

@@ -7,18 +7,18 @@ import io
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pipeline.report import text
+from pipeline.report import beside, text
 from pipeline.report.blocks import Section
 
 HEAD = ("figure", "name", "value", "unit", "coverage", "reason")
 
 
 def render(content: Mapping[str, Mapping[str, Any]], sections: Sequence[Section]) -> str:
-    """Return the four figures' headlines, then the numbers of the tables as ``table: row: column``."""
+    """Return the headlines and what stands beside them, then the tables as ``table: row: column``."""
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow(HEAD)
-    for line in text.headlines(content):
+    for line in (*text.headlines(content), *beside.lines(content[beside.FIGURE])):
         writer.writerow(
             (
                 line.figure,
@@ -31,6 +31,8 @@ def render(content: Mapping[str, Mapping[str, Any]], sections: Sequence[Section]
         )
     for section in sections:
         for table in section.tables:
+            if table.name == beside.TABLE:
+                continue
             for row in table.rows:
                 for column, cell in zip(table.columns, row.cells, strict=True):
                     if cell.value is not None or (column.numeric and row.small):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+from zoneinfo import ZoneInfo
 
 from pipeline.report.definitions import DEFINITIONS
 
@@ -63,7 +65,11 @@ def percent(value: float | None) -> str:
     """Write a share as whole per cent, for labels; near 0 and 1 with the digit that tells them from it."""
     if value is None:
         return NONE
-    near = 0 < value < 0.005 or 0.995 < value < 1
+    if 0 < value < 0.0005:
+        return "< 0.1%"
+    if 0.9995 <= value < 1:
+        return "> 99.9%"
+    near = 0 < value < 0.005 or 0.995 <= value < 1
     return f"{value * 100:.1f}%" if near else f"{value * 100:.0f}%"
 
 
@@ -102,6 +108,27 @@ def duration(hours: float) -> str:
     if hours >= 1 / 30:
         return f"{number(hours * 60)} minutes"
     return f"{hours * 3600:.0f} seconds"
+
+
+_DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+
+
+def hour_of_week(hour: int) -> str:
+    """Write an hour of the business week, 0 being Monday 00:00."""
+    return f"{_DAYS[hour // 24]} {hour % 24:02d}:00"
+
+
+def window(found: Mapping[str, Any], time_zone: str) -> str:
+    """Write a window: whole business days as days, anything else as two instants."""
+    zone = ZoneInfo(time_zone)
+    ends = [datetime.fromisoformat(found[k]).replace(tzinfo=UTC).astimezone(zone) for k in ("start", "end")]
+    if all(at.time() == at.min.time() for at in ends):
+        first, last = ends[0].date(), ends[1].date() - timedelta(days=1)
+        days = f"{first:%a %-d %b %Y}" if first == last else f"{first:%a %-d %b} to {last:%a %-d %b %Y}"
+        week = last - first == timedelta(days=6) and first.weekday() == 0
+        number_ = f", week {first.isocalendar().week}" if week else ""
+        return f"{days}{number_} ({time_zone})"
+    return f"{instant(found['start'])} to {instant(found['end'])} UTC, {duration(found['hours'])}"
 
 
 def all_notes(figures: Mapping[str, Mapping[str, Any]], given: Sequence[Note | str]) -> list[Note]:
@@ -147,8 +174,7 @@ def all_notes(figures: Mapping[str, Mapping[str, Any]], given: Sequence[Note | s
         notes.append(
             Note(
                 f"{shared} key(s) without a user were in several turns at once: several people may share "
-                "them, "
-                "and the union counts them as one.",
+                "them, and the union counts them as one.",
                 ("calls_per_human_hour",),
             )
         )

@@ -19,8 +19,18 @@ ROOT: Final = Path(__file__).parent
 Severity = Literal["error", "warning", "info"]
 
 #: Every model in the order in which it can be built.
-STAGING: Final = ("stg_event", "stg_row", "stg_row_match", "stg_row_call", "stg_prefix_step", "stg_call")
-FACTS: Final = ("fct_potential", "fct_call", "fct_turn", "fct_session")
+STAGING: Final = (
+    "stg_record",
+    "stg_event",
+    "stg_row",
+    "stg_row_match",
+    "stg_row_call",
+    "stg_prefix_step",
+    "stg_call",
+)
+FACTS: Final = ("fct_potential", "fct_place", "fct_call", "fct_turn", "fct_session")
+#: Wide models that others read a few columns of: as views they cost what is read of them, as tables a copy.
+VIEWS: Final = frozenset({"stg_event", "stg_call"})
 #: Marts over calls, turns and sessions alone.
 CALL_MARTS: Final = (
     "mart_call_day",
@@ -49,6 +59,7 @@ METRIC_MARTS: Final = (
     "mart_energy_island",
     "mart_energy_hour",
     "mart_energy_bound",
+    "mart_energy_bound_day",
     "mart_turn_conformity",
     "mart_agent_interval",
     "mart_pooled_hour",
@@ -77,6 +88,8 @@ PUBLISHED: Final = (
     "mart_energy_hour",
     "mart_agent_hour",
 )
+#: Ids that an audit names.
+SAMPLES: Final = 5
 _PARAMETER = re.compile(r"\$([a-z_][a-z0-9_]*)")
 _COMMENT = re.compile(r"--[^\n]*")
 
@@ -147,7 +160,7 @@ def fingerprint(names: tuple[str, ...] = (*STAGING, *FACTS)) -> str:
 
 
 def run(con: duckdb.DuckDBPyConnection, names: Iterable[str], parameters: Mapping[str, Any]) -> None:
-    """Build the models *names* in order as temporary tables.
+    """Build the models *names* in order as temporary tables, those of :data:`VIEWS` as views.
 
     Raises:
         KeyError: a model names a parameter that *parameters* lacks.
@@ -155,17 +168,21 @@ def run(con: duckdb.DuckDBPyConnection, names: Iterable[str], parameters: Mappin
     for name in names:
         model = load(name)
         values = {key: parameters[key] for key in model.parameters}
-        con.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS {model.sql}", values or None)
+        kind = "VIEW" if name in VIEWS else "TABLE"
+        con.execute(f"CREATE OR REPLACE TEMP {kind} {name} AS {model.sql}", values or None)
 
 
-def audit(con: duckdb.DuckDBPyConnection, *, samples: int = 5) -> list[Audit]:
-    """Run every audit over the models built in *con*."""
+def audit(
+    con: duckdb.DuckDBPyConnection, *, only: Iterable[str] = (), leave_out: Iterable[str] = ()
+) -> list[Audit]:
+    """Run the audits over the models built in *con*: all of them, *only* some, or all but some."""
     results = []
-    for name in audit_names():
+    names = tuple(only) or tuple(n for n in audit_names() if n not in set(leave_out))
+    for name in names:
         model = load(name)
         found = con.execute(
             f"WITH bad AS ({_strip(model.sql)}) "
-            f"SELECT COUNT(*), LIST(CAST(id AS VARCHAR) ORDER BY CAST(id AS VARCHAR))[1:{samples}] FROM bad"
+            f"SELECT COUNT(*), MIN(CAST(id AS VARCHAR), {SAMPLES}) FROM bad"
         ).fetchone()
         count, ids = found if found else (0, None)
         results.append(

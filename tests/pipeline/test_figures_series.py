@@ -23,7 +23,7 @@ def at(seconds: float) -> Any:
 def values(
     lake: Path, name: str, *, by: str = "all", period: str = "window", **options: Any
 ) -> dict[Any, Any]:
-    """Values of one quantity and dimension, by part, or by (start, member, part) where there are several."""
+    """Values of one quantity of one dimension, by part, or by (start, member, part)."""
     settings = options.pop("settings", Settings())
     table = series(lake, settings, (name,), period=period, by=(by,), **options)  # type: ignore[arg-type]
     rows = [r for r in table.rows() if r["dimension"] == by]

@@ -2,99 +2,127 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from pipeline.report import charts, text
 from pipeline.report.blocks import Block, Chart, Charts, Column, Row, Section, Text, number, share, table
 
+#: What each phase is, in the order of a call.
+PHASES: Final = {
+    "queue": "until authenticated",
+    "pre_call": "our first hook to the provider",
+    "overhead": "receipt to provider, all of it",
+    "count": "token counting",
+    "plugin": "this plugin",
+}
+
 
 def section(document: Mapping[str, Any]) -> Section:
     """The section of the gateway."""
-    found = document["gateway"]
     title = "What the gateway costs"
+    phases = _phases(document)
     blocks: list[Block] = []
-    drawn = _phases(found)
+    drawn = _chart(phases)
     if drawn:
         blocks.append(Charts((drawn,)))
     blocks += table(
         "phases",
         "Time in the gateway per call",
         "Phase",
-        ("Calls", Column("P50 ms", "ms"), Column("P95 ms", "ms"), Column("Total s", "s")),
+        [Column(f"{_STATS[s]} ms", "ms") for s in _STATS],
         [
-            Row(
-                p["phase"].removesuffix("_ms").replace("_", " "),
-                (number(p["calls"]), number(p["p50_ms"]), number(p["p95_ms"]), number(p["total_s"])),
-            )
-            for p in found["phases"]
-            if p["calls"]
+            Row(f"{PHASES.get(p, p)}", tuple(number(stats.get(s)) for s in _STATS))
+            for p, stats in phases.items()
         ],
         definition="gateway",
+        folded=bool(drawn),
     )
-    counting = found["counting"]
-    for key, label, head in (("by_prompt", "Token counting by prompt length", "Prompt tokens"),
-                             ("by_tools", "Token counting by tools in the request", "Tools")):  # fmt: skip
-        blocks += table(
-            f"counting_{key}",
-            label,
-            head,
-            ("Calls", Column("P50 ms", "ms"), Column("P95 ms", "ms"), "Counts per call"),
-            [
-                Row(
-                    r["bucket"],
-                    (
-                        number(r["calls"]),
-                        number(r["p50_ms"]),
-                        number(r["p95_ms"]),
-                        number(r["counts_per_call"]),
-                    ),
-                )
-                for r in counting[key]
-            ],
-            definition="counting",
+    counting = rows_of(document, "counting_cost")
+    measured = [r for r in counting if r["value"] is not None]
+    blocks += table(
+        "counting",
+        "Token counting per call, by prompt and catalogue",
+        "Prompt and catalogue",
+        (Column("Mean ms", "ms"), Column("P95 ms", "ms")),
+        [
+            Row(name, (number(stats.get("mean")), number(stats.get("p95"))))
+            for name, stats in _stats(measured).items()
+        ],
+        definition="counting",
+    )
+    why = next((r["reason"] for r in counting if r["reason"]), None)
+    if why and not measured:
+        blocks.append(
+            Text(f"{text.sentence(why)} The plugin's setting count_exact switches it on.", small=True)
         )
-    if counting["reason"]:
-        blocks.append(Text(text.sentence(counting["reason"]), small=True))
-    blocks += _failures(found["failures"])
+    blocks += _failures(document["failures"])
+    lost = [r for r in rows_of(document, "losses") if r["value"]]
+    blocks += table(
+        "losses",
+        "How calls are known, and how they ended",
+        "Calls",
+        ("Share",),
+        [Row(r["part"], (share(r["value"]),)) for r in lost],
+        definition="failures",
+        folded=True,
+    )
     blocks += _catalogue(document["catalogue"])
-    return Section("gateway", title, _lead(found), "gateway", tuple(blocks))
+    return Section("gateway", title, _lead(phases, document["failures"]), "gateway", tuple(blocks))
 
 
-def _lead(found: Mapping[str, Any]) -> str:
-    parts = []
-    overhead = next((p for p in found["phases"] if p["phase"] == "overhead_ms"), None)
-    if overhead and overhead["calls"]:
-        parts.append(
-            f"A call waits {text.number(overhead['p50_ms'])} ms in the gateway before its provider is "
-            "asked, one in "
-            f"twenty more than {text.number(overhead['p95_ms'])} ms"
-        )
-    else:
-        parts.append(text.capital(found["reason"] or "the gateway's overhead is unknown"))
-    failed = found["failures"]
-    bad = sum(r["calls"] for r in failed["rows"])
+_STATS: Final = {"p50": "P50", "p95": "P95", "p99": "P99", "mean": "Mean"}
+
+
+def rows_of(document: Mapping[str, Any], name: str, dimension: str = "all") -> list[Mapping[str, Any]]:
+    """Rows of one quantity of the registry by one dimension."""
+    return [r for r in document["quantities"] if r["figure"] == name and r["dimension"] == dimension]
+
+
+def _stats(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
+    """Values of rows whose part is a name and a statistic, as name -> statistic -> value."""
+    found: dict[str, dict[str, float]] = {}
+    for row in rows:
+        name, _, stat = row["part"].rpartition(" ")
+        if row["value"] is not None:
+            found.setdefault(name, {})[stat] = row["value"]
+    return found
+
+
+def _phases(document: Mapping[str, Any]) -> dict[str, dict[str, float]]:
+    found = _stats(rows_of(document, "gateway_overhead"))
+    return {name: found[name] for name in (*PHASES, *sorted(set(found) - set(PHASES))) if name in found}
+
+
+def _lead(phases: Mapping[str, Mapping[str, float]], failed: Mapping[str, Any]) -> str:
+    overhead = phases.get("overhead")
+    parts = [
+        "The gateway's own time is unknown: it comes from the plugin, and no call of the window carries it"
+    ]
+    if overhead:
+        parts = [
+            f"A call waits {text.number(overhead['p50'])} ms in the gateway before its provider is asked, "
+            f"one in twenty more than {text.number(overhead['p95'])} ms"
+        ]
     if failed["calls"]:
+        bad, total = failed["unsuccessful"], failed["calls"]
         parts.append(
-            f"{bad:,} of {failed['calls']:,} calls did not succeed ({text.share(bad / failed['calls'])})"
+            f"{bad:,} of {text.count(total, 'call')} did not succeed ({text.share(failed['share'])})"
         )
     return "; ".join(parts) + "."
 
 
-def _phases(found: Mapping[str, Any]) -> Chart | None:
-    rows = [p for p in found["phases"] if p["calls"]]
-    if not rows:
+def _chart(phases: Mapping[str, Mapping[str, float]]) -> Chart | None:
+    if not phases:
         return None
     data = [
-        (
-            p["phase"].removesuffix("_ms").replace("_", " "),
-            float(p["p95_ms"]),
-            f"{text.number(p['p95_ms'])} ms, half {text.number(p['p50_ms'])}",
-        )
-        for p in rows
+        (name.replace("_", " "), float(p["p95"]), f"{text.number(p['p95'])} ms, half {text.number(p['p50'])}")
+        for name, p in phases.items()
     ]
-    whole = next((p["p95_ms"] for p in rows if p["phase"] == "overhead_ms"), max(p["p95_ms"] for p in rows))
-    title = f"Nineteen of twenty calls leave the gateway within {text.number(whole)} ms"
+    whole = phases.get("overhead", {}).get("p95")
+    title = "Where a call waits in the gateway"
+    if whole is not None:
+        title = f"Nineteen of twenty calls leave the gateway within {text.number(whole)} ms"
     return Chart("phases", title, "ms per call, 95th percentile", charts.bars(data, title, mark="overhead"))
 
 

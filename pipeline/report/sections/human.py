@@ -29,11 +29,10 @@ def section(document: Mapping[str, Any], notes: tuple[str, ...]) -> Section:
                 "Duty cycle ρ",
                 "Amplification A",
                 "Active people D",
-                "D·ρ·A",
-                "Mean calls in flight",
             ),
             [_cap_row(r) for r in figure["values"]],
             definition="human_hour",
+            note=_check(figure),
         )
     in_turn = (figure.get("calls_per_in_turn_hour") or {}).get("values") or {}
     rows = [
@@ -72,10 +71,20 @@ def section(document: Mapping[str, Any], notes: tuple[str, ...]) -> Section:
     ends = [v for v in figure["value"].values() if v is not None]
     lead = (
         f"An hour of a person's work with agents makes {text.span(min(ends), max(ends))} calls, by how long "
-        "a pause "
-        "may be to count as work. Calls per user prompt need no such convention."
+        "a pause may be to count as work. Calls per user prompt need no such convention."
     )
     return Section("calls_per_human_hour", title, lead, "calls_per_human_hour", tuple(blocks), notes)
+
+
+def _check(figure: Mapping[str, Any]) -> str | None:
+    """D·ρ·A against the mean number of calls in flight, which it must equal whatever the cap."""
+    row = next((r for r in figure["values"] if r.get("d_rho_a") and r.get("mean_concurrency")), None)
+    if row is None:
+        return None
+    return (
+        f"Check: D·ρ·A = {text.number(row['d_rho_a'])}, counted calls in flight "
+        f"{text.number(row['mean_concurrency'])}."
+    )
 
 
 def _cap_row(row: Mapping[str, Any]) -> Row:
@@ -85,8 +94,6 @@ def _cap_row(row: Mapping[str, Any]) -> Row:
         "duty_cycle",
         "amplification",
         "mean_active_people",
-        "d_rho_a",
-        "mean_concurrency",
     )
     return Row(f"{row['idle_cap_s'] / 60:g} min", tuple(number(row.get(k)) for k in keys))
 

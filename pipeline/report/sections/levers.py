@@ -15,7 +15,6 @@ from pipeline.report.blocks import (
     Points,
     Row,
     Section,
-    Text,
     number,
     table,
     words,
@@ -35,6 +34,7 @@ REGIMES: Final = {
     "affinity_off_x60": "no affinity, 60 ×",
 }
 
+_INSTALLED: Final = "installed"
 #: Where an input comes from, in words.
 TAGS: Final = {"measured": "measured", "declared": "declared", "literature": "published"}
 
@@ -68,6 +68,7 @@ def section(document: Mapping[str, Any]) -> Section:
     drawn = _regimes(decision)
     if drawn:
         blocks.append(Charts((drawn,)))
+    blocks.append(_basis(decision))
     blocks += table(
         "sensitivity",
         "Each input moved alone",
@@ -84,21 +85,6 @@ def section(document: Mapping[str, Any]) -> Section:
         whole=True,
         definition="sensitivity",
     )
-    missing = [_missing(m) for m in decision["not_measured"]]
-    if missing:
-        blocks.append(Points(tuple(missing), "Not measured in this window"))
-    plan = decision["plan"]
-    evidence = decision["evidence"]
-    blocks.append(
-        Text(
-            f"Plan: {plan['name']}. {evidence['measured']} inputs are measured, {evidence['declared']} "
-            "declared, "
-            f"{evidence['literature']} published. Intervals: {decision['interval']}. The plan itself is "
-            "beside "
-            "this report as plan.yaml.",
-            small=True,
-        )
-    )
     lead = "The plan is the sizing model over this window's figures; what it takes from elsewhere is listed."
     count = len(turning(decision))
     if count:
@@ -106,13 +92,30 @@ def section(document: Mapping[str, Any]) -> Section:
     return Section("decision", "What the decision rests on", lead, "decision", tuple(blocks))
 
 
+def _basis(decision: Mapping[str, Any]) -> Points:
+    """What the plan is made from, and what of it was not measured."""
+    plan, evidence = decision["plan"], decision["evidence"]
+    return Points(
+        (
+            f"Plan: {plan['name']}; it is beside this report as plan.yaml.",
+            f"{evidence['measured']} inputs are measured, {evidence['declared']} declared, "
+            f"{evidence['literature']} published.",
+            f"Intervals: {decision['interval']}.",
+            *(_missing(m) for m in decision["not_measured"]),
+        ),
+        "What the plan is made from",
+    )
+
+
 def _missing(entry: Mapping[str, Any]) -> str:
     spec = BY_KEY.get(entry["input"])
     name = spec.meaning if spec else "calls in flight by hour of the week"
-    instead = (
-        "left out" if entry["filled_with"] is None else f"{entry['filled_with']} instead ({entry['from']})"
-    )
-    return f"{text.capital(name)}: {entry['why']}; {basis_words(instead)}."
+    instead = f"{entry['filled_with']} instead ({entry['from']})"
+    if entry["filled_with"] is None:
+        instead = "left out"
+    elif spec is None:
+        instead = f"{basis_words('D x rho x A')}, instead"
+    return f"{text.capital(name)}: {entry['why']}; {instead}."
 
 
 def _need(row: Mapping[str, Any]) -> Row:
@@ -163,11 +166,12 @@ def _regimes(decision: Mapping[str, Any]) -> Chart | None:
     if not known:
         return None
     have = decision["rows"][0]["installed"]
-    data = [
+    data = [] if have is None else [(_INSTALLED, float(have), f"{have}")]
+    data += [
         (
             REGIMES.get(r["name"], r["name"]),
             float(r["gpus"] or 0),
-            f"{r['gpus'] or 'none'} (hit {text.percent(r['hit'])})",
+            f"{r['gpus'] or 'no fleet'} (hit {text.percent(r['hit'])})",
         )
         for r in regimes
     ]
@@ -178,11 +182,5 @@ def _regimes(decision: Mapping[str, Any]) -> Chart | None:
         title = "No regime takes more GPUs"
     else:
         title = f"GPUs rise from {known[0]} to {max(known)} in the worst regime"
-    svg = charts.bars(
-        data,
-        title,
-        mark=REGIMES["as_planned"],
-        at=have,
-        at_label=f"{have} installed" if have is not None else "",
-    )
+    svg = charts.bars(data, title, mark=REGIMES["as_planned"] if have is None else _INSTALLED)
     return Chart("regimes", title, "GPUs by regime, with the prefix hit assumed in it", svg)

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from pipeline.report import text
 from pipeline.report.blocks import Block, Cell, Column, Row, Section, Text, number, share, table, words
-from pipeline.report.front import change_words
+from pipeline.report.cards import change_words
 
 _SIGNS: Final = {"pass": "✓ pass", "warn": "! warn", "fail": "✗ fail", "unknown": "? unknown"}
 _ORDER: Final = ("fail", "warn", "unknown", "pass")
@@ -28,7 +28,7 @@ def verified(document: Mapping[str, Any]) -> Section:
         whole=True,
         definition="plan_check",
     )
-    blocks += _change(change)
+    blocks += _change(change, document["meta"]["conventions"]["business_time_zone"])
     if not rows:
         lead = f"Nothing to compare: {found.get('reason')}."
     elif found["holds"]:
@@ -41,7 +41,7 @@ def verified(document: Mapping[str, Any]) -> Section:
     return Section("plan_check", "What was planned, and what came", lead, "plan_check", tuple(blocks))
 
 
-def _change(change: Mapping[str, Any]) -> list[Block]:
+def _change(change: Mapping[str, Any], zone: str) -> list[Block]:
     window = change["window"]
     if window is None:
         return [Text(f"No comparison with the window before: {change['reason']}.", small=True)]
@@ -60,7 +60,8 @@ def _change(change: Mapping[str, Any]) -> list[Block]:
             for r in change["rows"]
         ],
         definition="change",
-        note=f"The window before: {text.instant(window['start'])} to {text.instant(window['end'])} UTC.",
+        whole=True,
+        note=f"The window before: {text.window(window, zone)}.",
     )
 
 
@@ -87,26 +88,32 @@ def checklist(document: Mapping[str, Any]) -> Section:
     found = sorted(document["checklist"], key=lambda c: _ORDER.index(c["status"]))
     counts = {s: sum(c["status"] == s for c in found) for s in _ORDER}
     said = ", ".join(f"{n} {'unknown' if s == 'unknown' else s}" for s, n in counts.items() if n)
-    blocks = table(
-        "checklist",
-        "Checks",
-        "Question",
-        (Column("Status", numeric=False), Column("What was seen", numeric=False)),
-        [
-            Row(c["question"], (Cell(_SIGNS[c["status"]]), Cell(c["evidence"])))
-            for c in found
-            if c["status"] != "unknown"
-        ],
-        whole=True,
-        definition="checklist",
-    )
+    columns = (Column("Status", numeric=False), Column("What was seen", numeric=False))
+    blocks: list[Block] = []
+    for name, title, statuses, folded in (
+        ("checklist", "What needs a look", ("fail", "warn"), False),
+        ("checklist_passed", "What passed", ("pass",), True),
+    ):
+        blocks += table(
+            name,
+            title,
+            "Question",
+            columns,
+            [
+                Row(c["question"], (Cell(_SIGNS[c["status"]]), Cell(c["evidence"])))
+                for c in found
+                if c["status"] in statuses
+            ],
+            whole=True,
+            folded=folded,
+            definition="checklist",
+        )
     unknown = [c["question"] for c in found if c["status"] == "unknown"]
     if unknown:
         blocks.append(
             Text(
                 "Not looked at, because the files are not declared (sizing.proxy_config, chart_values, "
-                "dashboards, "
-                f"engine_command): {' '.join(unknown)}",
+                f"dashboards, engine_command): {' '.join(unknown)}",
                 small=True,
             )
         )

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pipeline.report import charts, text
+from pipeline.report import beside, charts, text
 from pipeline.report.blocks import (
     Block,
+    Cell,
     Chart,
     Charts,
     Column,
@@ -45,7 +46,6 @@ def section(document: Mapping[str, Any], notes: tuple[str, ...]) -> Section:
             Column("Week to week", numeric=False),
         ),
         [_value_row(r) for r in values],
-        whole=True,
         definition="agents_per_megawatt",
     )
     blocks += _boundaries(figure)
@@ -53,15 +53,7 @@ def section(document: Mapping[str, Any], notes: tuple[str, ...]) -> Section:
     lead_row = next((r for r in values if r["state"] == "in_turn"), None)
     if lead_row is not None:
         blocks += _conventions(figure, lead_row)
-        blocks += table(
-            "power_by_model",
-            "By model group",
-            "Model group",
-            ("Adds to the figure", Column("On the energy that serves it", numeric=False)),
-            [_part_row(p) for p in lead_row.get("by_model_group") or ()],
-            definition="agents_per_megawatt",
-            folded=True,
-        )
+    blocks += _everything(figure)
     points = _points(figure, lead_row)
     if points:
         blocks.append(Points(tuple(points)))
@@ -81,9 +73,9 @@ def _lead(figure: Figure) -> str:
     head = figure["headline"]
     made = "made-up" if figure.get("synthetic") else "measured"
     return (
-        f"One megawatt of {made} {head['boundary']} power carried {text.number(figure['value'])} agents in "
-        "a turn, served "
-        f"at {head['tier']} or better. Power of a {head['boundary']} is not that of the building around it."
+        f"One megawatt of {made} {head['boundary']} power carried {text.number(figure['value'])} agents in a "
+        f"turn, served at {head['tier']} or better. Power of a {head['boundary']} is not that of the "
+        "building around it."
     )
 
 
@@ -232,11 +224,22 @@ def _conventions(figure: Figure, lead: Mapping[str, Any]) -> list[Block]:
     )
 
 
-def _part_row(part: Mapping[str, Any]) -> Row:
-    own = part["reason"] if part.get("value") is None else text.number(part["value"])
-    if part.get("value") is not None and part.get("split"):
-        own += f" ({part['split']})"
-    return Row(part["model_group"] or "unknown", (number(part["contribution"]), words(own)))
+def _everything(figure: Figure) -> list[Block]:
+    """Every number that belongs to the figure, one a line, with what the lines mean and do not mean."""
+    return table(
+        beside.TABLE,
+        "Every number that belongs to it",
+        "What",
+        ("Value", Column("Unit", numeric=False)),
+        [
+            Row(line.name, (Cell(line.shown, line.value), Cell(line.unit)), line.reason)
+            for line in beside.lines(figure)
+        ],
+        definition="agents_per_megawatt",
+        folded=True,
+        whole=True,
+        note=" ".join(beside.remarks(figure)),
+    )
 
 
 def _points(figure: Figure, lead: Mapping[str, Any] | None) -> Sequence[str]:
@@ -248,22 +251,22 @@ def _points(figure: Figure, lead: Mapping[str, Any] | None) -> Sequence[str]:
         between = f", week to week {text.span(*weekly)}" if weekly else ""
         found.append(f"If {estimate['assumption']}: {text.number(estimate['value'])}{between}.")
     capacity = figure.get("capacity") or {}
-    if capacity.get("value") is None:
-        found.append(f"Capacity, which is not the same as served: none; {capacity.get('reason')}.")
-    else:
+    why = capacity.get("reason")
+    if capacity.get("value") is not None:
         least = "at least " if capacity.get("lower_bound") else ""
-        why = f" ({capacity['reason']})" if capacity.get("reason") else ""
         found.append(
             f"Capacity, which is not the same as served: {least}{text.number(capacity['value'])} agents per "
-            f"megawatt{why}."
+            f"megawatt{f' ({why})' if why else ''}."
         )
+    elif why:
+        found.append(f"Capacity, which is not the same as served: none; {why}.")
     little = figure.get("littles_law") or {}
     if little.get("residual") is not None:
         found.append(
             f"Cross-check by Little's law: {text.number(little['mean_agents_in_turn'])} agents in a turn "
-            "against rate × stay "
-            f"{text.number(little['rate_times_residence'])}, off by {text.share(little['residual'])} "
-            f"({'holds' if little.get('holds') else 'does not hold'}; 2 % is allowed)."
+            f"against rate × stay {text.number(little['rate_times_residence'])}, off by "
+            f"{text.share(little['residual'])} ({'holds' if little.get('holds') else 'does not hold'}; 2 % "
+            "is allowed)."
         )
     external = (figure.get("external") or {}).get("agent_hours") or {}
     if external:
@@ -293,7 +296,6 @@ def _provisioned(provisioned: Mapping[str, Any]) -> list[str]:
     if public["agents_per_provisioned_megawatt"] is not None:
         said.append(
             f"On public constants: {text.number(public['agents_per_provisioned_megawatt'])} agents per "
-            "provisioned "
-            f"megawatt. {public['meaning']}"
+            f"provisioned megawatt. {public['meaning']}"
         )
     return said

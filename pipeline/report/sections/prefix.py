@@ -48,9 +48,12 @@ def section(document: Mapping[str, Any], notes: tuple[str, ...]) -> Section:
     if figure.get("value") is None:
         return Section("prefix_hit", title, f"Unknown: {figure['reason']}.", "prefix_hit", (), notes)
     blocks: list[Block] = []
-    drawn = [c for c in (*(_dots(figure, s) for s in _DRAWN), _series(figure)) if c]
+    drawn = [c for c in (_dots(figure, s) for s in _DRAWN) if c]
     if drawn:
         blocks.append(Charts(tuple(drawn)))
+    series = _series(figure)
+    if series:
+        blocks.append(Charts((series,)))
     blocks += _whole(figure)
     for scope, label, head in _SCOPES:
         blocks += _by(figure, scope, label, head)

@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from pipeline.report.blocks import Block, Column, Row, Section, Text, number, share, table
 from pipeline.report.change import IDLE_CAP_S
 
+#: Other names of a scope among the parts of a figure, and of its column.
+_COLUMNS: Final = {"team": ("team_id",), "key": ("key_alias",), "model": ("model_group",)}
+_SCOPES: Final = ("profile", "client", "team", "key", "model")
+
 
 def section(document: Mapping[str, Any]) -> Section:
     """The section of profiles."""
-    rows = {scope: _rows(document, scope) for scope in ("profile", "client", "team")}
+    rows = {scope: _rows(document, scope) for scope in _SCOPES}
     blocks: list[Block] = []
-    for scope, title in (("profile", "By profile"), ("client", "By client"), ("team", "By team")):
+    for scope in _SCOPES:
         blocks += table(
             f"by_{scope}",
-            title,
+            f"By {scope}",
             scope.capitalize(),
             ("Calls", "Human-hours", "Calls per human-hour", Column("Median prompt", "tokens"), "Prefix hit"),
             rows[scope],
             definition="profiles",
-            folded=scope == "team" and bool(rows["client"]),
+            folded=any(rows[s] for s in _SCOPES[: _SCOPES.index(scope)]),
         )
     blocks += table(
         "profile_power",
@@ -33,18 +37,29 @@ def section(document: Mapping[str, Any]) -> Section:
             for p in _parts(document, "by_profile")
         ],
         definition="profiles",
+        folded=bool(blocks),
     )
     if not blocks:
         blocks.append(Text("No call of the window tells its client, team or profile.", small=True))
-    lead = "Kinds of work differ by a factor of ten and more; a plan made for their mean serves none of them."
-    return Section("profiles", "Who works how", lead, "profiles", tuple(blocks))
+    return Section("profiles", "Who works how", _lead(rows["profile"]), "profiles", tuple(blocks))
+
+
+def _lead(rows: Sequence[Row]) -> str:
+    lengths = sorted((c.value, r.name) for r in rows for c in r.cells[3:4] if c.value is not None)
+    if len(lengths) < 2 or not lengths[0][0]:
+        return "Kinds of work differ widely; where several are told apart, each has a row of its own."
+    (least, low), (most, high) = lengths[0], lengths[-1]
+    return (
+        f"The median prompt of {high} is {most / least:.1f} times that of {low}: a plan made for the mean of "
+        "all would serve neither."
+    )
 
 
 def _rows(document: Mapping[str, Any], scope: str) -> list[Row]:
-    human = _by(document, "calls_per_human_hour", scope, scope)
+    human = _by(document, "calls_per_human_hour", scope)
     human = {k: r for k, r in human.items() if r.get("idle_cap_s", IDLE_CAP_S) == IDLE_CAP_S}
-    lengths = _by(document, "prompt_length", scope, scope)
-    hits = _by(document, "prefix_hit", scope, scope)
+    lengths = _by(document, "prompt_length", scope)
+    hits = _by(document, "prefix_hit", scope)
     names = sorted({*human, *lengths, *hits}, key=lambda n: -(_calls(n, lengths, human, hits) or 0))
     return [
         Row(
@@ -65,15 +80,16 @@ def _calls(name: Any, *sources: Mapping[Any, Mapping[str, Any]]) -> float | None
     return next((s[name]["calls"] for s in sources if name in s and s[name].get("calls") is not None), None)
 
 
-def _by(document: Mapping[str, Any], figure: str, scope: str, column: str) -> dict[Any, Mapping[str, Any]]:
-    """Rows of a figure by a scope, under whichever of the usual names its column has."""
+def _by(document: Mapping[str, Any], figure: str, scope: str) -> dict[Any, Mapping[str, Any]]:
+    """Rows of a figure by a scope, under whichever of the usual names the scope and its column have."""
     parts = document[figure].get("by") or {}
+    usual = (scope, *_COLUMNS.get(scope, ()))
+    rows = next((parts[name] for name in usual if name in parts), ())
     found: dict[Any, Mapping[str, Any]] = {}
-    for name in (scope, f"{scope}_id"):
-        for row in parts.get(name) or ():
-            key = row.get(column, row.get(f"{column}_id"))
-            if key is not None and row.get("idle_cap_s", IDLE_CAP_S) == IDLE_CAP_S:
-                found[key] = row
+    for row in rows:
+        key = next((row[column] for column in usual if column in row), None)
+        if key is not None and row.get("idle_cap_s", IDLE_CAP_S) == IDLE_CAP_S:
+            found[key] = row
     return found
 
 

@@ -42,9 +42,9 @@ def section(document: Mapping[str, Any], notes: tuple[str, ...]) -> Section:
     if estimated:
         said.append(f"{text.share(estimated)} of the lengths are estimated")
     lead = (
-        f"Half of the prompts are longer than {text.number(value['p50'])} tokens and one in twenty is "
-        "longer than "
-        f"{text.number(value['p95'])}: memory is sized for the long ones, arithmetic for what is new in them."
+        f"Half of the prompts are longer than {text.number(value['p50'])} tokens and one in twenty is longer "
+        f"than {text.number(value['p95'])}: memory is sized for the long ones, arithmetic for what is new in "
+        "them."
     )
     if said:
         blocks.append(Text(text.capital("; ".join(said)) + "."))

@@ -76,8 +76,8 @@ def section(document: Mapping[str, Any]) -> Section:
         blocks.append(
             Text(
                 f"GPU-hours at {text.number(rate['gpu_tok_s'])} prompt tokens per second and GPU "
-                f"({rate['source']}). "
-                "Prefixes are measured in bytes, so one or two per cent of the tokens may be error.",
+                f"({rate['source']}). Prefixes are measured in bytes, so one or two per cent of the tokens "
+                "may be error.",
                 small=True,
             )
         )
@@ -93,9 +93,8 @@ def _lead(found: Mapping[str, Any]) -> str:
     if broken["value"]:
         hours = "" if broken["gpu_hours"] is None else f", {text.number(broken['gpu_hours'])} GPU-hours"
         lead += (
-            f" Beside that, {text.number(broken['value'])} tokens were new because a prompt changed where "
-            "it need not "
-            f"have{hours}: tools, system prompt, history, model or compaction."
+            f" Beside that, {text.number(broken['value'])} tokens were new because a prompt changed where it "
+            f"need not have{hours}: tools, system prompt, history, model or compaction."
         )
     return lead
 

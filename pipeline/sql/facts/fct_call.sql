@@ -1,6 +1,6 @@
 -- fct_call: one logical call, with its place in its turn and stream.
 -- Grain: call_id (an event id; rows without one keep a name of their own and source = 'row').
--- Sources: stg_call, fct_potential, prm_service_key (value), prm_external_provider (provider),
+-- Sources: stg_call, fct_place, fct_potential, prm_service_key (value), prm_external_provider (provider),
 --   prm_powered_group, prm_external_group (model_group).
 -- Meaning:
 --   stream    = (session_key, agent_id); auxiliary and rejected calls stand in lanes of their own, so that a
@@ -13,10 +13,20 @@
 --               other calls join the turn before them ('lead' when there is none).
 --   call_in_turn counts the turn's work calls that we saw, or what the request shows where that is more (we
 --               missed some); after a compaction a request shows only the calls since.
+--   number_in_turn counts all of them that we saw, in whatever lane, in order of time.
 --   gap_ms    = since the latest end of earlier calls of the stream, 0 when they overlap; the plugin's own
 --               idle time where the lake holds no earlier call.
 --   cached_tokens is NULL when unknown: aborted calls, estimated usage, and values that cannot be.
-WITH typed AS (
+WITH potential AS (
+  SELECT
+    call_number,
+    MAX(CASE WHEN retention = 'inf' THEN potential_tokens END) AS potential_inf_tokens,
+    MAX(CASE WHEN retention = '3600' THEN potential_tokens END) AS potential_3600_tokens,
+    MAX(CASE WHEN retention = '300' THEN potential_tokens END) AS potential_300_tokens
+  FROM fct_potential
+  GROUP BY call_number
+),
+placed AS (
   SELECT
     c.*,
     MAKE_TIMESTAMP(c.started_us) AS start_at,
@@ -37,112 +47,45 @@ WITH typed AS (
       WHEN c.initiator = 'auxiliary' THEN 'auxiliary'
       ELSE 'work'
     END AS lane,
-    CASE WHEN c.service_key = 1 OR k.value IS NOT NULL THEN 1 ELSE 0 END AS is_service,
     CASE
-      WHEN g.model_group IS NOT NULL THEN 1
-      WHEN s.model_group IS NOT NULL THEN 0
-      WHEN x.provider IS NOT NULL THEN 1
+      WHEN c.service_key = 1
+        OR c.key_alias IN (SELECT value FROM prm_service_key)
+        OR c.key_hash IN (SELECT value FROM prm_service_key) THEN 1
+      ELSE 0
+    END AS is_service,
+    CASE
+      WHEN c.model_group IN (SELECT model_group FROM prm_external_group) THEN 1
+      WHEN c.model_group IN (SELECT model_group FROM prm_powered_group) THEN 0
+      WHEN c.provider IN (SELECT provider FROM prm_external_provider) THEN 1
       WHEN EXISTS (SELECT 1 FROM prm_powered_group) THEN 1
       ELSE 0
-    END AS is_external
-  FROM stg_call AS c
-  LEFT JOIN prm_service_key AS k ON k.value = c.key_alias OR k.value = c.key_hash
-  LEFT JOIN prm_external_provider AS x ON x.provider = c.provider
-  LEFT JOIN prm_powered_group AS s ON s.model_group = c.model_group
-  LEFT JOIN prm_external_group AS g ON g.model_group = c.model_group
-),
-anchored AS (
-  SELECT
-    typed.*,
+    END AS is_external,
     CASE
-      WHEN session_key IS NULL THEN NULL
-      WHEN turn_id IS NOT NULL AND turn_id <> '' THEN turn_id
-      WHEN initiator = 'user' THEN 'call:' || call_id
-    END AS turn_anchor,
-    CASE
-      WHEN outcome = 'aborted' THEN NULL
-      WHEN usage_source = 'estimated' THEN NULL
-      WHEN cached_tokens_told < 0 OR cached_tokens_told > input_tokens THEN NULL
-      ELSE cached_tokens_told
+      WHEN c.outcome = 'aborted' THEN NULL
+      WHEN c.usage_source = 'estimated' THEN NULL
+      WHEN c.cached_tokens_told < 0 OR c.cached_tokens_told > c.input_tokens THEN NULL
+      ELSE c.cached_tokens_told
     END AS cached_tokens,
-    CASE WHEN cached_tokens_told < 0 OR cached_tokens_told > input_tokens THEN 1 ELSE 0 END AS cached_invalid
-  FROM typed
-),
-counted AS (
-  SELECT
-    anchored.*,
-    SUM(CASE WHEN turn_anchor IS NOT NULL THEN 1 ELSE 0 END) OVER (
-      PARTITION BY session_key, agent_id ORDER BY started_us, call_id
-      ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
-    ) AS anchor_number,
-    ROW_NUMBER() OVER (PARTITION BY session_key, agent_id, lane ORDER BY started_us, call_id) AS lane_number,
-    SUM(CASE WHEN input_tokens > 0 THEN 1 ELSE 0 END) OVER (
-      PARTITION BY session_key, agent_id, lane ORDER BY started_us, call_id
-      ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
-    ) AS input_number,
-    LAG(model_group) OVER (PARTITION BY session_key, agent_id, lane ORDER BY started_us, call_id)
-      AS previous_model_group,
-    LAG(compaction_hint) OVER (PARTITION BY session_key, agent_id, lane ORDER BY started_us, call_id)
-      AS previous_compaction_hint,
-    LAG(initiator) OVER (PARTITION BY session_key, agent_id, lane ORDER BY started_us, call_id)
-      AS previous_initiator,
-    MAX(COALESCE(end_at, start_at)) OVER (
-      PARTITION BY session_key, agent_id ORDER BY started_us, call_id
-      ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
-    ) AS previous_end_at,
-    MAX(CASE WHEN initiator = 'user' THEN 1 ELSE 0 END) OVER (PARTITION BY session_key) AS session_has_user,
-    MAX(is_service) OVER (PARTITION BY session_key) AS session_is_service
-  FROM anchored
-),
-inputs AS (
-  SELECT
-    session_key, agent_id, lane, input_tokens AS earlier_input_tokens,
-    ROW_NUMBER() OVER (PARTITION BY session_key, agent_id, lane ORDER BY started_us, call_id) AS input_number
-  FROM counted
-  WHERE input_tokens > 0 AND session_key IS NOT NULL
-),
-settled AS (
-  SELECT
-    c.*,
-    i.earlier_input_tokens AS previous_input_tokens,
-    CASE
-      WHEN c.session_key IS NULL THEN NULL
-      WHEN c.anchor_number = 0 THEN 'lead'
-      ELSE MAX(c.turn_anchor) OVER (PARTITION BY c.session_key, c.agent_id, c.anchor_number)
-    END AS turn_key
-  FROM counted AS c
-  LEFT JOIN inputs AS i
-    ON i.session_key = c.session_key AND i.agent_id = c.agent_id AND i.lane = c.lane
-    AND i.input_number = c.input_number
-),
-placed AS (
-  SELECT
-    settled.*,
-    CASE
-      WHEN session_key IS NULL OR lane <> 'work' THEN NULL
-      ELSE GREATEST(
-        COALESCE(call_index, 1),
-        ROW_NUMBER() OVER (PARTITION BY session_key, agent_id, turn_key, lane ORDER BY started_us, call_id)
-      )
-    END AS call_in_turn,
+    CASE WHEN c.cached_tokens_told < 0 OR c.cached_tokens_told > c.input_tokens THEN 1 ELSE 0 END AS cached_invalid,
+    l.lane_number,
+    l.turn_key,
+    l.call_in_turn,
+    l.number_in_turn,
+    l.previous_model_group,
+    l.previous_compaction_hint,
+    l.previous_initiator,
+    l.previous_input_tokens,
+    l.session_has_user,
+    l.session_is_service,
     COALESCE(
       CASE
-        WHEN session_key IS NULL OR previous_end_at IS NULL THEN NULL
-        WHEN previous_end_at >= start_at THEN 0.0
-        ELSE DATE_DIFF('microsecond', previous_end_at, start_at) / 1000.0
+        WHEN l.previous_ended_us >= c.started_us THEN 0.0
+        ELSE (c.started_us - l.previous_ended_us) / 1000.0
       END,
-      CASE WHEN idle_ms >= 0 THEN idle_ms END
+      CASE WHEN c.idle_ms >= 0 THEN c.idle_ms END
     ) AS gap_ms
-  FROM settled
-),
-potential AS (
-  SELECT
-    call_id,
-    MAX(CASE WHEN retention = 'inf' THEN potential_tokens END) AS potential_inf_tokens,
-    MAX(CASE WHEN retention = '3600' THEN potential_tokens END) AS potential_3600_tokens,
-    MAX(CASE WHEN retention = '300' THEN potential_tokens END) AS potential_300_tokens
-  FROM fct_potential
-  GROUP BY call_id
+  FROM stg_call AS c
+  LEFT JOIN fct_place AS l ON l.call_number = c.call_number
 )
 SELECT
   p.call_id,
@@ -173,6 +116,7 @@ SELECT
   p.turn_index,
   p.turn_evidence,
   p.call_in_turn,
+  p.number_in_turn,
   CASE
     WHEN p.call_in_turn IS NULL THEN NULL
     WHEN p.call_in_turn = 1 THEN '1'
@@ -268,4 +212,4 @@ SELECT
   COALESCE(p.response_cache_hit, 0) AS response_cache_hit,
   p.degraded
 FROM placed AS p
-LEFT JOIN potential AS q ON q.call_id = p.call_id
+LEFT JOIN potential AS q ON q.call_number = p.call_number

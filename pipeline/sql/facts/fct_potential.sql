@@ -6,6 +6,7 @@
 --   save where nothing at all is shared.
 WITH known AS (
   SELECT
+    call_number,
     call_id,
     CAST(input_tokens AS DOUBLE) AS input_tokens,
     CAST(prompt_bytes AS DOUBLE) AS prompt_bytes,
@@ -15,13 +16,14 @@ WITH known AS (
   WHERE input_tokens > 0 AND prompt_bytes > 0 AND shared_bytes IS NOT NULL
 ),
 within_age AS (
-  SELECT s.event_id AS call_id, t.label AS retention, MAX(s.step_bytes) AS step_bytes
+  SELECT s.record_number AS call_number, t.label AS retention, MAX(s.step_bytes) AS step_bytes
   FROM stg_prefix_step AS s
   JOIN prm_retention AS t ON t.seconds IS NULL OR s.age_s <= t.seconds
-  GROUP BY s.event_id, t.label
+  GROUP BY s.record_number, t.label
 ),
 shared AS (
   SELECT
+    k.call_number,
     k.call_id,
     t.label AS retention,
     k.input_tokens,
@@ -33,9 +35,10 @@ shared AS (
     END AS retained_bytes
   FROM known AS k
   CROSS JOIN prm_retention AS t
-  LEFT JOIN within_age AS w ON w.call_id = k.call_id AND w.retention = t.label
+  LEFT JOIN within_age AS w ON w.call_number = k.call_number AND w.retention = t.label
 )
 SELECT
+  call_number,
   call_id,
   retention,
   CAST(input_tokens AS DOUBLE) AS input_tokens,

@@ -4,27 +4,20 @@
 -- Meaning: attributed to the day it starts. has_start = 0 marks calls that came before any turn start we saw
 --   ('lead'). engine_calls leaves out rejected calls and response-cache hits. is_external: some of its work
 --   went to a provider outside our power meters. next_start_at closes the gap that the turn is followed by.
-WITH ordered AS (
-  SELECT
-    c.*,
-    ROW_NUMBER() OVER (PARTITION BY c.session_key, c.agent_id, c.turn_key ORDER BY c.started_us, c.call_id) AS n
-  FROM fct_call AS c
-  WHERE c.session_key IS NOT NULL AND c.turn_key IS NOT NULL
-),
-grouped AS (
+WITH grouped AS (
   SELECT
     session_key,
     agent_id,
     turn_key,
-    MAX(CASE WHEN n = 1 THEN agent_kind END) AS agent_kind,
-    MAX(CASE WHEN n = 1 THEN turn_source END) AS turn_source,
-    MAX(CASE WHEN n = 1 THEN turn_evidence END) AS turn_evidence,
-    MAX(CASE WHEN n = 1 THEN session_evidence END) AS session_evidence,
-    MAX(CASE WHEN n = 1 THEN initiator END) AS first_initiator,
-    MAX(CASE WHEN n = 1 THEN user_hash END) AS user_hash,
-    MAX(CASE WHEN n = 1 THEN client END) AS client,
-    MAX(CASE WHEN n = 1 THEN team_id END) AS team_id,
-    MAX(CASE WHEN n = 1 THEN model_group END) AS model_group,
+    MAX(CASE WHEN number_in_turn = 1 THEN agent_kind END) AS agent_kind,
+    MAX(CASE WHEN number_in_turn = 1 THEN turn_source END) AS turn_source,
+    MAX(CASE WHEN number_in_turn = 1 THEN turn_evidence END) AS turn_evidence,
+    MAX(CASE WHEN number_in_turn = 1 THEN session_evidence END) AS session_evidence,
+    MAX(CASE WHEN number_in_turn = 1 THEN initiator END) AS first_initiator,
+    MAX(CASE WHEN number_in_turn = 1 THEN user_hash END) AS user_hash,
+    MAX(CASE WHEN number_in_turn = 1 THEN client END) AS client,
+    MAX(CASE WHEN number_in_turn = 1 THEN team_id END) AS team_id,
+    MAX(CASE WHEN number_in_turn = 1 THEN model_group END) AS model_group,
     MAX(is_attended) AS is_attended,
     MAX(CASE WHEN initiator = 'user' THEN 1 ELSE 0 END) AS has_user_call,
     CASE WHEN turn_key = 'lead' THEN 0 ELSE 1 END AS has_start,
@@ -40,7 +33,8 @@ grouped AS (
     SUM(cached_tokens) AS cached_tokens,
     SUM(output_tokens) AS output_tokens,
     SUM(duration_ms) AS call_ms
-  FROM ordered
+  FROM fct_call
+  WHERE session_key IS NOT NULL AND turn_key IS NOT NULL
   GROUP BY session_key, agent_id, turn_key
 )
 SELECT

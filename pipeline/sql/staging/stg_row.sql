@@ -28,6 +28,7 @@ opened AS (
   FROM outer_json
 )
 SELECT
+  record_number,
   request_id,
   litellm_call_id,
   call_type,

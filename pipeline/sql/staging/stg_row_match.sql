@@ -4,14 +4,19 @@
 -- Meaning: a row that carries our event id belongs to it. A row without one falls back to LiteLLM's call id,
 --   but only where exactly one event has that id (or a row that carries our id says so) and started within an
 --   hour of the row, because a client may set that id. A row with neither is kept under a name of its own: it is a call we could not attribute.
-WITH told AS (
+WITH asked AS (
+  SELECT DISTINCT litellm_call_id
+  FROM stg_row
+  WHERE litellm_call_id IS NOT NULL AND litellm_call_id <> '' AND event_id IS NULL
+),
+told AS (
   SELECT litellm_call_id, event_id, started_us
   FROM stg_event
-  WHERE litellm_call_id IS NOT NULL AND litellm_call_id <> ''
+  WHERE litellm_call_id IN (SELECT litellm_call_id FROM asked)
   UNION ALL
   SELECT litellm_call_id, event_id, started_us
   FROM stg_row
-  WHERE litellm_call_id IS NOT NULL AND litellm_call_id <> '' AND event_id IS NOT NULL
+  WHERE litellm_call_id IN (SELECT litellm_call_id FROM asked) AND event_id IS NOT NULL
 ),
 unique_call_id AS (
   SELECT litellm_call_id, MIN(event_id) AS event_id, MIN(started_us) AS started_us

@@ -18,7 +18,7 @@ from pipeline.report.definitions import DEFINITIONS, GLOSSARY
 from pipeline.sizing import measured, plan_compare
 from tests.pipeline.sql.synthetic import MONDAY, Settings, build, event, scenario
 
-MADE = ["change", "decision", "plan_check", "checklist", "reuse", "gateway", "catalogue"]
+MADE = ["change", "decision", "plan_check", "checklist", "reuse", "quantities", "failures", "catalogue"]
 NOTES = ["Power is synthetic.", report.Note("Time is compressed ×10.")]
 
 

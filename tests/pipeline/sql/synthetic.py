@@ -37,6 +37,7 @@ class Power:
     gpu_model: str | None = None
     min_coverage: float = 0.8
     capacity_share: float = 0.95
+    unseen_ms: float = 0.0
     model_groups: Mapping[str, Sequence[str]] = field(default_factory=dict)
     external_model_groups: Sequence[str] = ()
     external_providers: Sequence[str] = ()

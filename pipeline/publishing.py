@@ -1,0 +1,191 @@
+"""Publishes marts: one part a business day, so that a new day costs itself, whatever the lake holds.
+
+A part holds the rows of its day. Rows add up over parts (a UTC day may have rows in two parts where the
+business time zone is another one). A part reads the facts of its day, the calls of its sessions on the two
+days before and the day after, and calls still in flight when it began. What it was made of is remembered, and
+only parts that would come out differently are built again.
+"""
+
+# ruff: noqa: S608 - relation names and columns are our own; paths are quoted; values are parameters
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable, Iterable
+from datetime import UTC, date, datetime, time, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+from zoneinfo import ZoneInfo
+
+from pipeline import manifest
+from pipeline.lake import Lake
+from pipeline.power import places
+from pipeline.sql import binding, models, parameters
+
+if TYPE_CHECKING:
+    import duckdb
+
+Progress = Callable[[str, int, int], None]
+#: How far before its day a part looks for the calls of its sessions.
+LOOK_BACK: Final = timedelta(days=2)
+_DAY: Final = timedelta(days=1)
+_MART: Final = re.compile(r"\b(?:FROM|JOIN)\s+(mart_\w+)")
+
+
+def parts(lake: Path, settings: parameters.Conventions) -> dict[date, parameters.Window]:
+    """Return the business days on which the lake holds facts, with their bounds in naive UTC."""
+    zone = ZoneInfo(settings.business_time_zone)
+    days = sorted({binding.day_of(p) for p in binding.files(lake, binding.FACTS["fct_call"])})
+    found: dict[date, parameters.Window] = {}
+    for day in days:
+        start = datetime.combine(day, time())
+        for name, begin, end in parameters.business_days(parameters.Window(start, start + _DAY), zone):
+            found[name] = parameters.Window(begin, end)
+    return found
+
+
+def publish(
+    con: duckdb.DuckDBPyConnection,
+    lake: Path,
+    settings: parameters.Conventions,
+    known: dict[str, str],
+    report: Progress,
+) -> tuple[dict[str, str], tuple[date, ...]]:
+    """Build the parts that are not what *known* says, and remove those that nothing supports any more.
+
+    Returns:
+        What every part was made of, and the days whose parts were built.
+    """
+    windows = parts(lake, settings)
+    made = {day.isoformat(): _made_of(lake, settings, w) for day, w in windows.items()}
+    stale = [d for d in windows if known.get(d.isoformat()) != made[d.isoformat()]]
+    for number, day in enumerate(stale):
+        report("marts", number, len(stale))
+        _build(con, lake, settings, day, windows[day])
+    _drop_others(lake, windows)
+    return made, tuple(stale)
+
+
+def _made_of(lake: Path, settings: parameters.Conventions, window: parameters.Window) -> str:
+    """A digest of everything that a part depends on."""
+    facts = [p for f in binding.FACTS.values() for p in binding.files(lake, f, _fact_days(window))]
+    metrics = binding.files(lake, "raw/metrics", _metric_days(window))
+    return manifest.digest(
+        (manifest.mart_conventions(settings), window, *sorted(manifest.stamps(lake, [*facts, *metrics]).items()))
+    )
+
+
+def _core_days(window: parameters.Window) -> list[date]:
+    last = (window.end - timedelta(microseconds=1)).date()
+    return [window.start.date() + n * _DAY for n in range((last - window.start.date()).days + 1)]
+
+
+def _fact_days(window: parameters.Window) -> list[date]:
+    core = _core_days(window)
+    first = core[0] - LOOK_BACK
+    return [first + n * _DAY for n in range((core[-1] - first).days + 2)]
+
+
+def _metric_days(window: parameters.Window) -> list[date]:
+    core = _core_days(window)
+    return [core[0] - _DAY, *core, core[-1] + _DAY]
+
+
+def _build(
+    con: duckdb.DuckDBPyConnection,
+    lake: Path,
+    settings: parameters.Conventions,
+    day: date,
+    window: parameters.Window,
+) -> None:
+    """Build one part of every published mart."""
+    _bind(con, lake, window)
+    binding.bind_raw(con, "raw_metric", binding.files(lake, "raw/metrics", _metric_days(window)))
+    values = parameters.bind_conventions(con, settings) | parameters.bind_window(con, settings, window)
+    metric_days = sorted({binding.day_of(p) for p in binding.files(lake, "raw/metrics")})
+    parameters.relation(con, "prm_metric_day", day=("DATE", metric_days))
+    places.bind(con, settings, window)
+    names = needed()
+    for name in names:
+        if name in _WITHOUT_POWER and _is_empty(con, "mart_energy_island"):
+            sql = models.load(name).sql
+            used = {key: values[key] for key in models.load(name).parameters}
+            con.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS SELECT * FROM ({sql}) LIMIT 0", used or None)
+        else:
+            models.run(con, (name,), values)
+    for name in models.PUBLISHED:
+        columns = [row[0] for row in con.execute(f"DESCRIBE {name}").fetchall()]
+        where = f" WHERE business_day = DATE '{day.isoformat()}'" if "business_day" in columns else ""
+        target = Path("marts") / name.removeprefix("mart_") / f"date={day.isoformat()}" / "part.parquet"
+        Lake(lake).write(con, f"SELECT * FROM {name}{where}", target, "ALL")
+    for name in names:
+        con.execute(f"DROP TABLE {name}")
+    con.execute("DROP TABLE fct_call")
+
+
+#: Marts of agents per megawatt that have no row without measured power.
+_WITHOUT_POWER: Final = frozenset({"mart_turn_conformity", "mart_agent_interval", "mart_pooled_hour"})
+
+
+def _is_empty(con: duckdb.DuckDBPyConnection, relation: str) -> bool:
+    return con.execute(f"SELECT 1 FROM {relation} LIMIT 1").fetchone() is None
+
+
+def needed() -> tuple[str, ...]:
+    """Return the published marts and those they are made of, in the order in which they are built."""
+    wanted = set(models.PUBLISHED)
+    order = (*models.CALL_MARTS, *models.METRIC_MARTS)
+    for name in reversed(order):
+        if name in wanted:
+            wanted |= set(_MART.findall(models.load(name).sql))
+    return tuple(n for n in order if n in wanted)
+
+
+def _bind(con: duckdb.DuckDBPyConnection, lake: Path, window: parameters.Window) -> None:
+    """Bind the facts that a part reads; of calls, only the columns that marts name, as a table."""
+    days, core = _fact_days(window), _core_days(window)
+    inside = binding.files(lake, binding.FACTS["fct_call"], core)
+    outside = binding.files(lake, binding.FACTS["fct_call"], set(days) - set(core))
+    words = {w for n in needed() for w in re.findall(r"\w+", models.load(n).sql)}
+    stored = [r[0] for r in con.execute(f"DESCRIBE SELECT * FROM {binding.parquet(inside or outside)}").fetchall()]
+    columns = ", ".join(c for c in stored if c in words | {"call_id", "session_key", "start_at", "end_at"})
+    flying = f"end_at > TIMESTAMP '{window.start.isoformat(sep=' ')}'"
+    parts = []
+    if outside:
+        beside = binding.parquet(outside)
+        sessions = [f"SELECT session_key FROM {beside} WHERE {flying} AND start_at < TIMESTAMP '{window.start.isoformat(sep=' ')}'"]
+        if inside:
+            sessions.append(f"SELECT session_key FROM {binding.parquet(inside)}")
+        con.execute(
+            "CREATE OR REPLACE TEMP TABLE part_session AS SELECT DISTINCT session_key FROM ("
+            + " UNION ALL ".join(sessions)
+            + ") WHERE session_key IS NOT NULL"
+        )
+        parts.append(
+            f"SELECT {columns} FROM {beside} "
+            f"WHERE session_key IN (SELECT session_key FROM part_session) OR (session_key IS NULL AND {flying})"
+        )
+    if inside:
+        parts.append(f"SELECT {columns} FROM {binding.parquet(inside)}")
+    con.execute(f"CREATE OR REPLACE TEMP TABLE fct_call AS {' UNION ALL '.join(parts)}")
+    for relation in ("fct_turn", "fct_session", "fct_potential"):
+        binding.bind_fact(con, relation, binding.files(lake, binding.FACTS[relation], days))
+
+
+def _drop_others(lake: Path, days: Iterable[date]) -> None:
+    kept = {d.isoformat() for d in days}
+    names = {n.removeprefix("mart_") for n in models.PUBLISHED}
+    root = lake / "marts"
+    for path in sorted(root.glob("*")):
+        if path.is_file() or path.name not in names:  # of an earlier layout, or no longer published
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+            continue
+        for part in path.glob("date=*"):
+            if part.name.removeprefix("date=") not in kept:
+                shutil.rmtree(part)
+        if not any(path.iterdir()):
+            path.rmdir()
+
+
+__all__ = ["LOOK_BACK", "UTC", "needed", "parts", "publish"]
