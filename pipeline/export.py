@@ -187,7 +187,7 @@ def held_days(settings: Settings) -> tuple[date, date]:
     lake = settings.lake
     row = None
     files = binding.files(lake, binding.FACTS["fct_call"])
-    if files and (lake / "marts" / "call_day.parquet").is_file():
+    if files and binding.files(lake, "marts/call_day"):
         with duckdb.connect() as con:
             calls = con.read_parquet([str(path) for path in files])
             row = calls.aggregate("MIN(start_at), MAX(start_at)").fetchone()
@@ -204,17 +204,19 @@ def held_days(settings: Settings) -> tuple[date, date]:
 def _daily(lake: Path, period: Period) -> Rows:
     import duckdb
 
+    from pipeline.sql import binding
+
     rows: Rows = {}
     with duckdb.connect() as con:
         for table in TABLES:
             if not table.source:
                 continue
             mart = table.source.split("FROM mart_")[1].split()[0]
-            path = lake / "marts" / f"{mart}.parquet"
-            if not path.is_file():
+            parts = binding.files(lake, f"marts/{mart}")
+            if not parts:
                 rows[table.name] = []
                 continue
-            con.read_parquet(str(path)).create_view(f"mart_{mart}", replace=True)
+            con.read_parquet([str(path) for path in parts]).create_view(f"mart_{mart}", replace=True)
             columns = ", ".join(table.columns)
             query = f"SELECT {columns} FROM ({table.source})"  # noqa: S608 - constants of export_tables
             rows[table.name] = con.execute(query, {"first": period.start, "last": period.end}).fetchall()
