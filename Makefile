@@ -35,7 +35,12 @@ $(VENV)-oldest/.ready: $(VENV)/.demo constraints/oldest.txt
 	$(BIN)/python -m deploy.local.prepare --python $(VENV)-oldest/bin/python
 	@touch $@
 
-install: $(VENV)/.dev $(VENV)-oldest/.ready ## install everything, run nothing
+# Grafana's front-end libraries, with which the tests draw the dashboards.
+$(VENV)/.preview: $(VENV)/.dev $(wildcard dashboards/preview/*.* dashboards/preview/page/*)
+	$(BIN)/python -m dashboards.preview --prepare
+	@touch $@
+
+install: $(VENV)/.dev $(VENV)/.preview $(VENV)-oldest/.ready ## install everything, run nothing
 
 demo: $(VENV)/.demo ## the whole path once: real proxy, recorded agent work, first sizing report
 	$(BIN)/python -m deploy.local.demo
@@ -53,7 +58,7 @@ types: $(VENV)/.dev ## strict type check
 unit: $(VENV)/.dev ## tests without services of minutes
 	$(BIN)/python -m pytest -n auto -m 'not integration'
 
-integration: $(VENV)/.dev $(VENV)-oldest/.ready ## the real proxy, database and Redis, oldest and newest
+integration: $(VENV)/.dev $(VENV)/.preview $(VENV)-oldest/.ready ## the real proxy, database and Redis, oldest and newest
 	$(VENV)-oldest/bin/python -m pytest -q tests/gateway_plugin/test_counting*.py
 	AGENTWATT_OTHER_PYTHON=$(CURDIR)/$(VENV)-oldest/bin/python $(BIN)/python -m pytest -m integration
 

@@ -276,7 +276,8 @@ def settings() -> Any:
     from pipeline.settings import PowerSettings, Settings, SloTier
 
     return Settings(
-        slo_tiers=[SloTier(ttft_s=TTFT_S, speed_tok_s=SPEED_TOK_S)], power=PowerSettings(max_gap_s=MAX_GAP_S)
+        slo_tiers=[SloTier(ttft_s=TTFT_S, speed_tok_s=SPEED_TOK_S)],
+        power=PowerSettings(max_gap_s=MAX_GAP_S, unseen_ms=0),
     )
 
 

@@ -1,4 +1,4 @@
-"""What resending the tool catalogue costs, per key or team, and what exposing fewer tools would save.
+"""What resending the tool catalogue costs, per key, team or client, and what exposing fewer tools would save.
 
 A pure function over final call records (or rows of the lake with the same names). A catalogue is sent, and
 counted, with every call; the advice turns that into tokens and milliseconds per call.
@@ -19,7 +19,7 @@ Source = Literal["measured", "estimated", "none"]
 
 @dataclass(frozen=True, slots=True)
 class CatalogueAdvice:
-    """One key or team. Times in milliseconds of token counting; None where it was not measured.
+    """One key, team or client. Times in milliseconds of token counting; None where it was not measured.
 
     ``saved_…`` are per call, for calls that send more than ``keep`` tools, on the assumption that tools are
     equally long; ``source`` tells whether tokens were counted or derived from bytes.
@@ -44,7 +44,8 @@ class CatalogueAdvice:
 @dataclass(slots=True)
 class _Sums:
     calls: int = 0
-    sent: list[tuple[int, float | None]] = field(default_factory=list)  # (tools, tokens) of calls with tools
+    # (tools, tokens, calls) of calls with tools
+    sent: list[tuple[int, float | None, int]] = field(default_factory=list)
     digests: set[str] = field(default_factory=set)
     estimated: bool = False
     counted_calls: int = 0
@@ -56,14 +57,16 @@ class _Sums:
 def advise(
     records: Iterable[Mapping[str, Any]],
     *,
-    by: Literal["key_alias", "team_id"] = "key_alias",
+    by: Literal["key_alias", "team_id", "client"] = "key_alias",
     keep: int = 20,
 ) -> list[CatalogueAdvice]:
-    """Return one advice per key or team, the most resent tokens first.
+    """Return one advice per key, team or client, the most resent tokens first.
 
     Args:
         records: final records with ``tool_count``, ``tools_bytes``, ``tools_digest`` and, where the exact
-            meter ran, ``count_catalogue_tokens``, ``count_ms``, ``count_calls`` and ``count_tokens``.
+            meter ran, ``count_catalogue_tokens``, ``count_ms``, ``count_calls`` and ``count_tokens``. One
+            may stand for several calls of one catalogue: ``calls`` of them, ``counted`` of these with the
+            sums of the last three.
         by: the field to group by; None is a group of its own.
         keep: number of tools that would be exposed instead.
 
@@ -91,15 +94,17 @@ def _tokens_per_byte(rows: Iterable[Mapping[str, Any]]) -> float:
     for row in rows:
         counted, length = _number(row, "count_catalogue_tokens"), _number(row, "tools_bytes")
         if counted and length:
-            tokens, size = tokens + counted, size + length
+            calls = int(_number(row, "calls") or 1)
+            tokens, size = tokens + calls * counted, size + calls * length
     return tokens / size if size else 1.0 / BYTES_PER_TOKEN
 
 
 def _add(sums: _Sums, row: Mapping[str, Any], tokens_per_byte: float) -> None:
-    sums.calls += 1
+    calls = int(_number(row, "calls") or 1)
+    sums.calls += calls
     ms, runs, tokens = (_number(row, name) for name in ("count_ms", "count_calls", "count_tokens"))
     if ms is not None and runs is not None and tokens is not None:
-        sums.counted_calls += 1
+        sums.counted_calls += int(_number(row, "counted") or 1)
         sums.ms, sums.runs, sums.tokens = sums.ms + ms, sums.runs + int(runs), sums.tokens + int(tokens)
     tools = _number(row, "tool_count")
     if not tools:
@@ -108,17 +113,19 @@ def _add(sums: _Sums, row: Mapping[str, Any], tokens_per_byte: float) -> None:
     if catalogue is None and size is not None:
         catalogue = size * tokens_per_byte
         sums.estimated = True
-    sums.sent.append((int(tools), catalogue))
+    sums.sent.append((int(tools), catalogue, calls))
     if isinstance(row.get("tools_digest"), str):
         sums.digests.add(row["tools_digest"])
 
 
 def _advice(name: str | None, sums: _Sums, keep: int) -> CatalogueAdvice:
-    known = [(tools, tokens) for tools, tokens in sums.sent if tokens is not None]
-    total = sum(tokens for _, tokens in known)
-    saved = sum(tokens * max(0, tools - keep) / tools for tools, tokens in known)
-    per_call = total / len(known) if known else None
-    saved_per_call = saved / len(known) if known else None
+    with_tools = sum(n for *_, n in sums.sent)
+    known = [(tools, tokens, n) for tools, tokens, n in sums.sent if tokens is not None]
+    known_calls = sum(n for *_, n in known)
+    total = sum(n * tokens for _, tokens, n in known)
+    saved = sum(n * tokens * max(0, tools - keep) / tools for tools, tokens, n in known)
+    per_call = total / known_calls if known else None
+    saved_per_call = saved / known_calls if known else None
     runs_per_call = sums.runs / sums.counted_calls if sums.counted_calls else None
     ms_per_token = sums.ms / sums.tokens if sums.tokens else None
 
@@ -130,9 +137,9 @@ def _advice(name: str | None, sums: _Sums, keep: int) -> CatalogueAdvice:
     return CatalogueAdvice(
         name=name,
         calls=sums.calls,
-        calls_with_tools=len(sums.sent),
+        calls_with_tools=with_tools,
         catalogues=len(sums.digests),
-        tools_per_call=sum(t for t, _ in sums.sent) / len(sums.sent) if sums.sent else None,
+        tools_per_call=sum(t * n for t, _, n in sums.sent) / with_tools if with_tools else None,
         catalogue_tokens_per_call=per_call,
         catalogue_tokens_total=round(total) if known else None,
         source="none" if not known else "estimated" if sums.estimated else "measured",

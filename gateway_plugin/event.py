@@ -24,6 +24,8 @@ SCHEMA_VERSION: Final = 1
 #: Redis stream that carries the records, and the field of an entry that holds the JSON. The braces make
 #: every key of ours hash to one slot of a Redis Cluster.
 STREAM_KEY: Final = "{agentwatt}:events"
+#: Redis key of the secret that the workers share when no setting gives one.
+SECRET_KEY: Final = "{agentwatt}:secret"  # noqa: S105 - the name of a key
 STREAM_FIELD: Final = "e"
 
 #: Name of our object inside ``metadata.spend_logs_metadata`` of a SpendLogs row.

@@ -20,6 +20,7 @@ from litellm.integrations.custom_logger import CustomLogger
 
 from gateway_plugin import counting, payloads
 from gateway_plugin import settings as plugin_settings
+from gateway_plugin.address import AddressError
 from gateway_plugin.call import OpenCall
 from gateway_plugin.guard import Guard
 from gateway_plugin.hashing import Hasher
@@ -28,7 +29,6 @@ from gateway_plugin.recorder import Recorder
 from gateway_plugin.secret import memory_seed, shared_secret
 from gateway_plugin.settings import PluginSettings, SettingsError
 from gateway_plugin.sinks import spend_logs
-from gateway_plugin.sinks.connection import AddressError
 from gateway_plugin.text import storable
 
 log = logging.getLogger("agentwatt")

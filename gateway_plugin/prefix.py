@@ -146,7 +146,9 @@ def _tools_bytes(tools: list[object]) -> tuple[bytes, bool]:
     return serialise(canonical_tools(tools)) if slow or _MARKER in raw else (raw, slow)
 
 
-def build(body: Mapping[str, Any], items: Sequence[object], *, seed: int, max_bytes: int) -> Chain:
+def build(
+    body: Mapping[str, Any], items: Sequence[object], *, seed: int, max_bytes: int, opening: str = ""
+) -> Chain:
     """Return the chain of one request.
 
     Args:
@@ -154,8 +156,10 @@ def build(body: Mapping[str, Any], items: Sequence[object], *, seed: int, max_by
         items: its messages or Responses items, in order.
         seed: secret seed of the in-memory hash, equal in all workers that share state.
         max_bytes: size cut-off; a larger prompt gives a chain marked ``truncated`` that ends there.
+        opening: what the person said first. Its digest is of the text, not of the message: harnesses add and
+            drop injected parts beside it from call to call.
     """
-    chain = Chain()
+    chain = Chain(first_user_digest=text_digest(opening, seed))
     rolling = xxhash.xxh3_64(seed=seed)
     # The loop below runs once per message of every request, so it holds no call that it can do without. JSON
     # objects, lists and strings end themselves, so their texts are joined without lengths.

@@ -70,10 +70,9 @@ class Recorder:
         started = time.monotonic()
         body = arrival.body
         items = turns.items_of(body)
-        chain = prefix.build(body, items, seed=self._seed, max_bytes=self._settings.max_prompt_bytes)
-        # The text, not the message: harnesses add and drop injected parts beside it from call to call.
         opening = turns.first_human_text(items)
-        chain.first_user_digest = prefix.text_digest(opening, self._seed)
+        limit = self._settings.max_prompt_bytes
+        chain = prefix.build(body, items, seed=self._seed, max_bytes=limit, opening=opening)
         seen = now_us()
         record: dict[str, Any] = {
             "schema": SCHEMA_VERSION,

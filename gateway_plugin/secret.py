@@ -13,16 +13,14 @@ import os
 import secrets
 import threading
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 from redis.exceptions import RedisError
 
+from gateway_plugin.event import SECRET_KEY
 from gateway_plugin.settings import PluginSettings
 
 log = logging.getLogger("agentwatt")
-
-#: Where the shared secret is kept when no setting gives one.
-SECRET_KEY: Final = "{agentwatt}:secret"  # noqa: S105 - the name of a Redis key
 
 
 def shared_secret(config: PluginSettings, connect: Callable[[], Any] | None) -> bytes:

@@ -75,7 +75,8 @@ def _stream(settings: Settings) -> Iterator[Check]:
     if settings.redis.url is None:
         yield Check("event stream", "skip", "no Redis URL: events are not collected", "Set REDIS_URL.")
         return
-    from pipeline.extract.redis_server import SECRET_KEY, client, text
+    from gateway_plugin.event import SECRET_KEY
+    from pipeline.extract.redis_server import client, text
 
     key, group = settings.redis.stream_key, settings.redis.group
     try:

@@ -177,6 +177,8 @@ class PowerSettings(_Section):
     gpu_model: str | None = None
     min_coverage: Annotated[float, Field(gt=0, le=1)] = 0.8
     capacity_share: Annotated[float, Field(gt=0, le=1)] = 0.95
+    #: at either end of a call, between the gateway's instant and the client's or the engine's
+    unseen_ms: Annotated[float, Field(ge=0, le=60_000)] = 50.0
     external_model_groups: list[str] = Field(default_factory=list)
     external_providers: list[str] = Field(default_factory=list)
 
@@ -187,6 +189,33 @@ class PowerSettings(_Section):
         if self.pools and self.model_groups:
             raise ValueError("pools and model_groups both map model groups to power: use one of them")
         return self
+
+
+class Installed(_Section):
+    """What is in place today, by declaration: the report compares the week's need with it."""
+
+    #: Accelerators in service, spares included.
+    gpus: Annotated[int, Field(ge=0)] | None = None
+    #: Engine replicas in service, spares included.
+    replicas: Annotated[int, Field(ge=0)] | None = None
+    #: Gateway workers (processes of LiteLLM) in service.
+    workers: Annotated[int, Field(ge=0)] | None = None
+    source: Annotated[str, Field(min_length=1)]
+
+
+class SizingSettings(_Section):
+    """What the report sizes the platform from, beside the week itself; all of it may be left out."""
+
+    #: Plan file: model, hardware, targets. Without one the published example stands in.
+    plan: Path | None = None
+    #: Computed plan of an earlier week, to be held against this one.
+    last_plan: Path | None = None
+    installed: Installed | None = None
+    #: What the checklist looks at.
+    proxy_config: Path | None = None
+    chart_values: Path | None = None
+    dashboards: Path | None = None
+    engine_command: str | None = None
 
 
 class MetricsSettings(_Section):
@@ -233,6 +262,7 @@ class Settings(BaseSettings):
     redis: RedisSettings = Field(default_factory=RedisSettings)
     power: PowerSettings = Field(default_factory=PowerSettings)
     metrics: MetricsSettings = Field(default_factory=MetricsSettings)
+    sizing: SizingSettings = Field(default_factory=SizingSettings)
 
     @model_validator(mode="after")
     def _zone_exists(self) -> Settings:

@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import date
+from datetime import date, datetime
 from pathlib import Path
 from threading import Event
 from typing import Any, Final
 
 from pydantic import SecretStr
 
+from gateway_plugin.event import SECRET_KEY
 from pipeline.errors import ConfigError
 from pipeline.extract.event_stream import Collector, CollectReport
-from pipeline.extract.redis_server import SECRET_KEY, client
+from pipeline.extract.redis_server import client
 from pipeline.lake import Lake, connect
 from pipeline.runlock import writer_lock
 from pipeline.settings import Settings
@@ -99,15 +100,37 @@ def with_secret(settings: Settings) -> Settings:
 
 
 def report(
-    settings: Settings, out: Path, *, since: date | None, until: date | None, more_notes: Sequence[str] = ()
+    settings: Settings,
+    out: Path,
+    *,
+    since: date | None,
+    until: date | None,
+    week: str | None = None,
+    more_notes: Sequence[str] = (),
 ) -> list[Path]:
-    """Write the report of a window into *out*; what collection lost or set aside joins *more_notes*."""
+    """Write the report of a window into *out*; what collection lost or set aside joins *more_notes*.
+
+    The window is *since* to *until*, or a calendar *week*, or all that the lake holds.
+
+    Raises:
+        ConfigError: there is no lake, no such week, or a week together with dates.
+    """
     lake = Lake(settings.lake)
     if not lake.root.is_dir():
         raise ConfigError(f"There is no lake at {lake.root}.", next_step="agentwatt run fills it.")
     from pipeline.report import write
+    from pipeline.report.week import window
 
-    return list(write(lake.root, settings, out, [*more_notes, *notes(lake)], since=since, until=until))
+    start: date | None = since
+    end: date | None = until
+    if week is not None:
+        if since or until:
+            raise ConfigError(
+                "--week does not go with --since and --until.", next_step="Leave one of them out."
+            )
+        start, end = window(week, settings.business_time_zone, datetime.now(settings.zone).date())
+    said = [*more_notes, *notes(lake)]
+    return list(write(lake.root, settings, out, said, since=start, until=end, sizing=settings.sizing))
 
 
 def notes(lake: Lake) -> list[str]:

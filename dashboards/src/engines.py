@@ -208,6 +208,8 @@ def _work() -> list[Panel]:
                 enable_prefix_caching, prefix_caching_hash_algo) (vllm:cache_config_info{@})""",
                 instant=True,
             ),
+            least=125,
+            hidden=("Time", "Value"),
             height=7,
             link="sizing",
         ),

@@ -287,6 +287,7 @@ def _telemetry() -> list[Panel]:
             "bytes",
             Query("sum(agentwatt_state_bytes{@})", "bytes"),
             low=0,
+            span=8,
             link="prefix",
         ),
         lines(
@@ -295,6 +296,7 @@ def _telemetry() -> list[Panel]:
             "short",
             Query("sum(agentwatt_state_streams{@})", "streams"),
             low=0,
+            span=8,
             link="prefix",
         ),
         lines(
@@ -303,6 +305,7 @@ def _telemetry() -> list[Panel]:
             "bytes",
             Query("sum by (instance) (agentwatt_spool_bytes{@})", "{{instance}}"),
             low=0,
+            span=8,
             link="overview",
         ),
     ]

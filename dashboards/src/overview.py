@@ -6,7 +6,7 @@ from grafana_foundation_sdk.models.dashboard import Dashboard
 
 from dashboards.src import expressions as e
 from dashboards.src.frame import Row, build
-from dashboards.src.panels import AMBER, GREEN, RED, Query, lines, number, thresholds
+from dashboards.src.panels import AMBER, GREEN, RED, Query, Sql, bars, lines, number, thresholds
 
 
 def dashboard() -> Dashboard:
@@ -18,6 +18,7 @@ def dashboard() -> Dashboard:
         "titles lead to the details.",
         _rows(),
         live=True,
+        sql=True,
         model_variable=True,
     )
 
@@ -37,7 +38,7 @@ def _rows() -> list[Row]:
                     link="gateway",
                 ),
                 number(
-                    "User turns started",
+                    "User turns",
                     "User-initiated calls a minute: how often a person sent a prompt to an agent. Auxiliary "
                     "calls are not in it. Compare it with the same hour of last week before concluding that "
                     "people left.",
@@ -46,7 +47,7 @@ def _rows() -> list[Row]:
                     link="sizing",
                 ),
                 number(
-                    "Calls per user turn",
+                    "Calls per turn",
                     "All calls of agents ÷ calls that a person initiated. When it grows, agents need more "
                     "steps for the same prompts, and the engines carry more load for the same people.",
                     "short",
@@ -55,7 +56,7 @@ def _rows() -> list[Row]:
                     link="sizing",
                 ),
                 number(
-                    "Realised prefix hit",
+                    "Prefix hit",
                     "Share of input tokens that the backend served from its prefix cache, over calls whose "
                     "backend reported it. Below half of the potential, look at affinity and evictions.",
                     "percentunit",
@@ -64,7 +65,7 @@ def _rows() -> list[Row]:
                     link="prefix",
                 ),
                 number(
-                    "Calls that did not succeed",
+                    "Not succeeded",
                     "Share of calls that failed, were rejected or were aborted. Aborted calls are mostly "
                     "people who pressed escape; the gateway view tells the kinds apart.",
                     "percentunit",
@@ -116,6 +117,25 @@ def _rows() -> list[Row]:
                     low=0,
                     link="gateway",
                 ),
+                bars(
+                    "Agents in a turn, newest week",
+                    "Mean number of agents over the measured time of the newest exported week: with a "
+                    "session open, in a turn (a model or a tool at work), waiting for a model. Known only "
+                    "when turns are over, hence from PostgreSQL.",
+                    "short",
+                    Sql(
+                        """SELECT a.state || ', from ' || TO_CHAR(a.period_start, 'YYYY-MM-DD') AS metric,
+                        MAX(a.agent_hours / NULLIF(e.hours, 0)) AS value
+                        FROM agentwatt.agentwatt_agents_per_mw a CROSS JOIN LATERAL (
+                          SELECT SUM(d.covered_s) / 3600 AS hours FROM agentwatt.agentwatt_energy_day d
+                          WHERE d.boundary = a.boundary AND d.day >= a.period_start AND d.day < a.period_end
+                        ) e
+                        WHERE a.period_start = (SELECT MAX(period_start) FROM agentwatt.agentwatt_window
+                          WHERE period_end - period_start = 7) AND a.period_end - a.period_start = 7
+                        GROUP BY 1 ORDER BY value DESC NULLS LAST"""
+                    ),
+                    link="sizing",
+                ),
                 lines(
                     "Tokens in and out",
                     "Input tokens of successful calls (cached ones included) and generated tokens. Agents "
@@ -124,6 +144,7 @@ def _rows() -> list[Row]:
                     Query("sum(rate(agentwatt_input_tokens_total{@}[@]))", "input tokens/s"),
                     Query("sum(rate(agentwatt_output_tokens_total{@}[@]))", "output tokens/s"),
                     low=0,
+                    span=24,
                     link="prefix",
                 ),
             ],

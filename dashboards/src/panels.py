@@ -122,9 +122,30 @@ def lines(
     bars: bool = False,
     span: int = 12,
     steps: dashboard.ThresholdsConfig | None = None,
+    right: dict[str, str] | None = None,
+    reach: float | None = None,
+    past: str = "",
     link: str = "",
 ) -> Panel:
-    """Return a time series; *low* and *high* fix the axis, *steps* are drawn as lines."""
+    """Return a time series; *low* and *high* fix the axis, *steps* are drawn as lines.
+
+    Args:
+        title: what it shows.
+        description: what to do about it.
+        unit: Grafana's id of the unit.
+        queries: one or more, of one data source.
+        stacked: series on top of each other.
+        low: lower end of the axis.
+        high: upper end of the axis.
+        bars: bars instead of lines.
+        span: columns of 24.
+        steps: thresholds.
+        right: series -> unit, for an axis of their own.
+        reach: what the axis shows at least.
+        past: a range of its own, such as ``8w``, whatever the dashboard's is.
+        link: the dashboard with the details.
+    """
+    weekly = isinstance(queries[0], Sql)  # few points, and one alone draws no line
     panel = (
         timeseries.Panel()
         .title(title)
@@ -135,7 +156,13 @@ def lines(
         .height(8)
         .line_width(1)
         .fill_opacity(60 if bars else 20 if stacked else 5)
-        .show_points(shared.VisibilityMode.AUTO if bars else shared.VisibilityMode.NEVER)
+        .show_points(
+            shared.VisibilityMode.AUTO
+            if bars
+            else shared.VisibilityMode.ALWAYS
+            if weekly
+            else shared.VisibilityMode.NEVER
+        )
         .legend(
             common.VizLegendOptions()
             .display_mode(shared.LegendDisplayMode.TABLE)
@@ -155,6 +182,18 @@ def lines(
         panel = panel.min(low)
     if high is not None:
         panel = panel.max(high)
+    if reach is not None:
+        panel = panel.axis_soft_max(reach)
+    if past:
+        panel = panel.time_from(past)
+    for series, own in (right or {}).items():
+        panel = panel.override_by_name(
+            series,
+            [
+                model.DynamicConfigValue(id_val="unit", value=own),
+                model.DynamicConfigValue(id_val="custom.axisPlacement", value="right"),
+            ],
+        )
     if steps is not None:
         panel = panel.thresholds(steps).thresholds_style(
             common.GraphThresholdsStyleConfig().mode(shared.GraphThresholdsStyleMode.DASHED)
@@ -225,6 +264,7 @@ def bars(
         .height(8)
         .orientation(shared.VizOrientation.HORIZONTAL)
         .display_mode(shared.BarGaugeDisplayMode.BASIC)
+        .text(common.VizTextDisplayOptions().title_size(14).value_size(18))
         .reduce_options(common.ReduceDataOptions().calcs(["lastNotNull"]).values(isinstance(queries[0], Sql)))
         .min(0)
         .thresholds(thresholds(base=BLUE))
@@ -241,11 +281,18 @@ def grid(
     unit: str,
     *queries: AnyQuery,
     units: dict[str, str] | None = None,
+    widths: dict[str, int] | None = None,
+    least: int = 80,
+    hidden: Sequence[str] = (),
     span: int = 24,
     height: int = 9,
     link: str = "",
 ) -> Panel:
-    """Return a table; *unit* is that of every column that *units* does not name."""
+    """Return a table; *unit* is that of every column that *units* does not name.
+
+    *widths* are columns' pixels; the others share what is left, at least *least* each. *hidden* are columns
+    that the data source adds and nobody needs.
+    """
     panel = (
         table.Panel()
         .title(title)
@@ -255,10 +302,16 @@ def grid(
         .span(span)
         .height(height)
         .show_header(True)
+        .min_width(least)
         .no_value("–")
     )
+    if hidden:
+        organised = {"excludeByName": dict.fromkeys(hidden, True)}
+        panel = panel.with_transformation(model.DataTransformerConfig(id_val="organize", options=organised))
     for column, own in (units or {}).items():
         panel = panel.override_by_name(column, [model.DynamicConfigValue(id_val="unit", value=own)])
+    for column, width in (widths or {}).items():
+        panel = panel.override_by_name(column, [model.DynamicConfigValue(id_val="custom.width", value=width)])
     return _finish(panel, queries, link)
 
 

@@ -84,12 +84,13 @@ def _live() -> list[Panel]:
         ),
         lines(
             "Calls under way and power",
-            "Whether power follows the work. Power that stays up without calls is idle power; it stays in "
-            "the denominator of every figure.",
+            "Whether power (right axis) follows the work. Power that stays up without calls is idle power; "
+            "it stays in the denominator of every figure.",
             "short",
             Query("sum(avg_over_time(agentwatt_open_calls{@}[@]))", "calls under way"),
-            Query(f"sum({e.BOARD_WATTS}) / 1000", "board kW"),
+            Query(f"sum({e.BOARD_WATTS})", "board power"),
             low=0,
+            right={"board power": "watt"},
             link="overview",
         ),
         lines(
@@ -120,11 +121,17 @@ def _weekly() -> list[Panel]:
                 week_high, any_conformity, pooled_rule, agent_hours, megawatt_hours, coverage, synthetic
                 FROM agentwatt.agentwatt_agents_per_mw
                 WHERE (period_start, period_end) = (SELECT period_start, period_end
-                  FROM agentwatt.agentwatt_window WHERE $__timeFilter(period_start)
-                  ORDER BY period_start DESC, period_end LIMIT 1)
-                ORDER BY boundary, state, tier"""
+                  FROM agentwatt.agentwatt_window ORDER BY period_start DESC, period_end LIMIT 1)
+                ORDER BY boundary, state, value DESC NULLS LAST, tier"""
             ),
             units={"coverage": "percentunit", "value": "short", "value_upper": "short"},
+            widths={
+                "tier": 130,
+                "measured_low": 115,
+                "measured_high": 115,
+                "any_conformity": 115,
+                "megawatt_hours": 120,
+            },
             link="sizing",
         ),
         lines(
@@ -137,6 +144,7 @@ def _weekly() -> list[Panel]:
                 boundary || ', ' || tier AS metric, value FROM {_WEEK} AND state = 'in_turn' ORDER BY 1, 2""",  # noqa: S608 - a constant
                 series=True,
             ),
+            past="8w",
             low=0,
             link="sizing",
         ),
@@ -152,18 +160,21 @@ def _weekly() -> list[Panel]:
                 WHERE state = 'in_turn' AND $__timeFilter(day) GROUP BY 1, 2 ORDER BY 1, 2""",
                 series=True,
             ),
+            past="8w",
             low=0,
             link="sizing",
         ),
         lines(
             "Measured energy by day",
-            "Megawatt-hours of the measured seconds of each business day, by boundary.",
-            "none",
+            "Energy of the measured seconds of each business day, by boundary.",
+            "watth",
             Sql(
-                """SELECT CAST(day AS timestamp) AS "time", boundary AS metric, megawatt_hours AS value
+                """SELECT CAST(day AS timestamp) AS "time", boundary AS metric,
+                megawatt_hours * 1e6 AS value
                 FROM agentwatt.agentwatt_energy_day WHERE $__timeFilter(day) ORDER BY 1, 2""",
                 series=True,
             ),
+            past="8w",
             bars=True,
             low=0,
             link="sizing",
@@ -179,6 +190,7 @@ def _weekly() -> list[Panel]:
                 FROM agentwatt.agentwatt_energy_day WHERE $__timeFilter(day) ORDER BY 1, 2""",
                 series=True,
             ),
+            past="8w",
             low=0,
             high=1,
             steps=thresholds((0.8, GREEN), base=AMBER),
@@ -187,16 +199,17 @@ def _weekly() -> list[Panel]:
         bars(
             "Agents per megawatt by state, newest week",
             "open ⊇ in_turn ⊇ llm_active: what a seat with an agent open, a working agent and a waiting "
-            "agent cost. First tier, widest boundary first.",
+            "agent cost, under the service level that most of them keep.",
             "short",
             Sql(
                 """SELECT boundary || ', ' || state AS metric, value FROM agentwatt.agentwatt_agents_per_mw
-                WHERE tier = (SELECT MIN(tier) FROM agentwatt.agentwatt_agents_per_mw)
-                AND (period_start, period_end) = (SELECT period_start, period_end
-                  FROM agentwatt.agentwatt_window WHERE $__timeFilter(period_start)
-                  ORDER BY period_start DESC, period_end LIMIT 1)
+                WHERE (period_start, period_end) = (SELECT period_start, period_end
+                  FROM agentwatt.agentwatt_window ORDER BY period_start DESC, period_end LIMIT 1)
+                AND tier = (SELECT tier FROM agentwatt.agentwatt_agents_per_mw WHERE value IS NOT NULL
+                  GROUP BY tier ORDER BY SUM(value) DESC, tier LIMIT 1)
                 ORDER BY value DESC"""
             ),
+            span=24,
             link="sizing",
         ),
     ]

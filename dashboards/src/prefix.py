@@ -149,6 +149,7 @@ def _rows() -> list[Row]:
                         "after a model switch",
                     ),
                     low=0,
+                    reach=0.2,
                     steps=thresholds((0.1, RED)),
                     link="gateway",
                 ),

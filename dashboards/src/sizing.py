@@ -18,11 +18,12 @@ def dashboard() -> Dashboard:
         "sizing",
         "The weekly figures that size the platform: calls per human-hour, prompt lengths, prefix hit, agents "
         "per megawatt; written by `agentwatt export --to postgres`.",
-        [("The four figures", _figures()), ("Demand", _demand()), ("Reuse", _reuse())],
+        [("The four figures", _figures()), ("Demand", _demand()), ("Reuse", _reuse()),
+         ("Tool catalogues", _catalogues())],
         live=False,
         sql=True,
         groups=True,
-    )
+    )  # fmt: skip
 
 
 def _headline(title: str, description: str, unit: str, figure: str, name: str, link: str) -> Panel:
@@ -31,9 +32,10 @@ def _headline(title: str, description: str, unit: str, figure: str, name: str, l
         description,
         unit,
         Sql(
-            f"""SELECT CAST(period_start AS timestamp) AS "time", value FROM agentwatt.agentwatt_figure
+            f"""SELECT DISTINCT ON (period_start) CAST(period_start AS timestamp) AS "time", value
+            FROM agentwatt.agentwatt_figure
             WHERE figure = '{figure}' AND name LIKE '{name}' AND period_end - period_start = 7
-            AND $__timeFilter(period_start) ORDER BY 1""",  # noqa: S608 - constants of this module
+            AND $__timeFilter(period_start) ORDER BY period_start, position""",  # noqa: S608 - constants
             series=True,
         ),
         span=6,
@@ -44,9 +46,9 @@ def _headline(title: str, description: str, unit: str, figure: str, name: str, l
 def _figures() -> list[Panel]:
     return [
         _headline(
-            "Calls per human-hour (gaps up to 15 min)",
-            "Calls of attended sessions ÷ the union of the time in which people worked with agents. The "
-            "convention on gaps moves it: see the table for 5 and 30 min.",
+            "Calls per human-hour",
+            "Calls of attended sessions ÷ the union of the time in which people worked with agents, gaps up "
+            "to 15 min counted as work. The convention on gaps moves it: see the table for 5 and 30 min.",
             "none",
             "calls_per_human_hour",
             "gaps up to 15 min",
@@ -89,8 +91,8 @@ def _figures() -> list[Panel]:
                 WHERE {_NEWEST} ORDER BY figure, position"""  # noqa: S608
             ),
             units={"coverage": "percentunit", "value": "none"},
+            widths={"figure": 190, "name": 300, "value": 110, "unit": 190, "coverage": 90},
             height=14,
-            span=16,
             link="power",
         ),
         grid(
@@ -99,14 +101,24 @@ def _figures() -> list[Panel]:
             "lower bounds.",
             "none",
             Sql(
-                """SELECT period_start, window_start, window_end, exported_at, calls, engine_calls,
-                engine_attempts, lower_bound, saturation, little_residual, notes
+                """SELECT TO_CHAR(period_start, 'YYYY-MM-DD') AS "from",
+                TO_CHAR(period_end - 1, 'YYYY-MM-DD') AS "to", calls, engine_calls, engine_attempts,
+                lower_bound, little_residual, REPLACE(notes, CHR(10), ' · ') AS notes, exported_at
                 FROM agentwatt.agentwatt_window WHERE $__timeFilter(period_start)
-                ORDER BY period_start DESC"""
+                ORDER BY period_start DESC, period_end"""
             ),
             units={"little_residual": "percentunit"},
-            height=14,
-            span=8,
+            widths={
+                "from": 100,
+                "to": 100,
+                "calls": 90,
+                "engine_calls": 100,
+                "engine_attempts": 125,
+                "lower_bound": 100,
+                "little_residual": 110,
+                "exported_at": 160,
+            },
+            height=6,
             link="power",
         ),
     ]
@@ -176,7 +188,8 @@ def _demand() -> list[Panel]:
             "KV cache.",
             "short",
             Sql(
-                f"""SELECT 'up to ' || up_to_tokens AS metric, SUM(calls) AS value
+                f"""SELECT 'up to ' || CASE WHEN up_to_tokens < 1024 THEN CAST(up_to_tokens AS text)
+                  ELSE up_to_tokens / 1024 || 'K' END AS metric, SUM(calls) AS value
                 FROM agentwatt.agentwatt_prompt_day WHERE {_GROUPS} AND $__timeFilter(day)
                 GROUP BY up_to_tokens ORDER BY up_to_tokens"""  # noqa: S608
             ),
@@ -243,7 +256,9 @@ def _reuse() -> list[Panel]:
                 series=True,
             ),
             Sql(
-                f"""SELECT CAST(day AS timestamp) AS "time", 'potential, ' || retention AS metric,
+                f"""SELECT CAST(day AS timestamp) AS "time",
+                'potential, ' || CASE retention WHEN 'inf' THEN 'any age'
+                  ELSE 'within ' || retention || ' s' END AS metric,
                 SUM(reporting_potential_tokens) / NULLIF(SUM(reporting_input_tokens), 0) AS value
                 FROM agentwatt.agentwatt_potential_day WHERE {_GROUPS} AND $__timeFilter(day)
                 GROUP BY 1, 2 ORDER BY 1, 2""",  # noqa: S608
@@ -337,3 +352,40 @@ def _reuse() -> list[Panel]:
             link="gateway",
         ),
     ]
+
+
+def _catalogues() -> list[Panel]:
+    return [
+        bars(
+            "Tokens spent on tool catalogues",
+            "Every call sends the descriptions of all its tools again, and the gateway counts them again. By "
+            "client, newest period. Where it is large, expose fewer tools (see the table).",
+            "short",
+            Sql(
+                f"""SELECT client AS metric, catalogue_tokens AS value FROM agentwatt.agentwatt_catalogue
+                WHERE {_NEWEST} AND catalogue_tokens IS NOT NULL ORDER BY value DESC, client"""  # noqa: S608
+            ),
+            span=8,
+            link="gateway",
+        ),
+        grid(
+            "What fewer tools would save",
+            "Catalogues by client, newest period: tools and tokens sent with each call, and what would not "
+            "be sent if keep tools were exposed. estimated = from bytes, because no counter saw the "
+            "catalogue. agentwatt catalogue shows it by key or team.",
+            "none",
+            Sql(
+                f"""SELECT client, calls, calls_with_tools, catalogues, tools_per_call, tokens_per_call,
+                catalogue_tokens, source, ms_per_call, keep, saved_tokens, saved_ms_per_call
+                FROM agentwatt.agentwatt_catalogue WHERE {_NEWEST}
+                ORDER BY catalogue_tokens DESC NULLS LAST, client"""  # noqa: S608
+            ),
+            units={"tokens_per_call": "short", "catalogue_tokens": "short", "saved_tokens": "short",
+                   "ms_per_call": "ms", "saved_ms_per_call": "ms"},
+            widths={"client": 120, "calls_with_tools": 125, "tokens_per_call": 125, "catalogue_tokens": 125,
+                    "saved_ms_per_call": 140},
+            span=16,
+            height=8,
+            link="gateway",
+        ),
+    ]  # fmt: skip

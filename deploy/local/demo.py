@@ -14,8 +14,10 @@ import time
 from collections import Counter
 from pathlib import Path
 
+from deploy.local import agents_truth
 from deploy.local.process import StackError
 from deploy.local.recorded_run import REPOSITORY, Options, RecordedRun
+from deploy.local.truth import TruthError
 from pipeline.report.terminal import summary
 
 MIN_FREE_BYTES = 500_000_000
@@ -34,6 +36,9 @@ def main(arguments: list[str] | None = None) -> int:
     except StackError as error:
         print(f"demo: {error}", file=sys.stderr)
         return 3
+    except TruthError as error:
+        print(f"demo: the figure cannot be held against the engine's own truth: {error}", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         print("demo: interrupted; everything that was started has been stopped", file=sys.stderr)
         return 130
@@ -69,8 +74,11 @@ def _run(options: argparse.Namespace) -> int:
         run.report(out, notes)
         rows = run.stack.proxy.spend_rows()
         upstream = run.engine_truth()
+        compared = run.agents_truth(out, truth)
         say("stopping what was started")
     print(summary(json.loads((out / "report.json").read_text(encoding="utf-8")), notes), flush=True)
+    print("\nAgents per megawatt, beside what the engine itself knows of its sessions and its energy:")
+    print("\n".join(agents_truth.lines(compared)), flush=True)
     outcomes = Counter(call.expected_outcome for call in truth)
     seconds = ", ".join(f"{name} {value:.0f} s" for name, value in run.timings_s.items())
     print(
@@ -79,6 +87,7 @@ def _run(options: argparse.Namespace) -> int:
         f"Wall time {time.monotonic() - began:.0f} s ({seconds}); peak memory {run.peak_rss_mb:.0f} MB.\n\n"
         f"report   {out / 'report.html'}\n"
         f"figures  {out / 'report.json'}\n"
+        f"truth    {out / 'ground_truth.json'}\n"
         f"lake     {run.lake}\n"
         f"logs     {work}"
     )

@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +22,7 @@ from typing import Any, Self
 
 import yaml
 
+from deploy.local import agents_truth
 from deploy.local.engine_process import EngineProcess
 from deploy.local.process import ManagedProcess, StackError
 from deploy.local.scenario import compose
@@ -221,6 +222,13 @@ class RecordedRun:
         with urllib.request.urlopen(self.engine.url + path, timeout=10) as answer:  # noqa: S310
             content: bytes = answer.read()
         return content
+
+    def agents_truth(self, out: Path, calls: Sequence[TruthCall]) -> dict[str, Any]:
+        """Lay the agents per megawatt of the report in *out* beside the truth; write it to a file there."""
+        report = json.loads((out / "report.json").read_text(encoding="utf-8"))
+        found = agents_truth.compare(report, calls, self.engine_truth(), self.engine_energy())
+        (out / "ground_truth.json").write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+        return found
 
     # -- helpers
 

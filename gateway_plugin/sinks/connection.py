@@ -1,93 +1,37 @@
-"""One address for every kind of Redis: single server, TLS, ACL user, unix socket, Sentinel and Cluster.
-
-``redis://[user:password@]host:port/db`` and ``rediss://`` (TLS) · ``unix://path`` ·
-``redis+sentinel://[user:password@]h1:26379,h2:26379/service[/db]`` ·
-``redis+cluster://[user:password@]h1:6379,h2:6379``; ``rediss+sentinel`` and ``rediss+cluster`` for TLS.
-``?sentinel_username=…&sentinel_password=…`` are for the sentinels, ``?ssl_ca_certs=…&ssl_cert_reqs=none`` for
-TLS. All keys of the plugin share one hash tag, so a Cluster serves them from one slot.
-"""
+"""The plugin's connection to Redis, of any kind that an address can name (see ``gateway_plugin.address``)."""
 
 from __future__ import annotations
 
-from typing import Any, Final
-from urllib.parse import parse_qsl, unquote, urlsplit
+from typing import Any
 
 import redis.asyncio as aioredis
 from redis.asyncio.cluster import ClusterNode, RedisCluster
 from redis.asyncio.sentinel import Sentinel
 
-_DEFAULT_PORT: Final = {"sentinel": 26379, "cluster": 6379}
-_TLS_OPTIONS: Final = frozenset({"ssl_ca_certs", "ssl_cert_reqs", "ssl_certfile", "ssl_keyfile"})
-_SENTINEL_OPTIONS: Final = frozenset({"sentinel_username", "sentinel_password"})
-
-
-class AddressError(ValueError):
-    """The Redis address cannot be used; the message never holds the password."""
+from gateway_plugin.address import AddressError, parse
 
 
 def connect(url: str, *, timeout_s: float) -> Any:
     """Return an asyncio client for *url*. Opens no connection yet.
 
     Args:
-        url: one of the forms above.
+        url: an address.
         timeout_s: socket timeouts; the caller keeps a deadline of its own round every operation, since some
             clients drop these options.
 
     Raises:
         AddressError: the address has a form that is not understood.
     """
+    address = parse(url)
     options: dict[str, Any] = {"socket_timeout": timeout_s, "socket_connect_timeout": timeout_s}
-    scheme, _, rest = url.partition("://")
-    base, _, kind = scheme.partition("+")
-    if not rest or base not in ("redis", "rediss", "unix") or kind not in ("", "sentinel", "cluster"):
-        raise AddressError(f"a Redis address starts with redis:// or rediss://, not {scheme[:20]}")
-    if not kind:
+    if address.kind == "single":
         try:
-            return aioredis.from_url(url, health_check_interval=30, **options)
+            return aioredis.from_url(address.url, health_check_interval=30, **options)
         except ValueError as error:
             raise AddressError(f"the Redis address is not usable: {error}") from None
-    if base == "unix":
-        raise AddressError("a unix socket has neither sentinels nor a cluster")
-    return _many(base == "rediss", kind, rest, options)
-
-
-def _many(tls: bool, kind: str, rest: str, options: dict[str, Any]) -> Any:
-    parts = urlsplit("//" + rest)
-    user_info, _, hosts = parts.netloc.rpartition("@")
-    username, _, password = user_info.partition(":")
-    if username:
-        options["username"] = unquote(username)
-    if password:
-        options["password"] = unquote(password)
-    query = dict(parse_qsl(parts.query))
-    if unknown := query.keys() - _TLS_OPTIONS - _SENTINEL_OPTIONS:
-        raise AddressError(f"unknown options in the Redis address: {', '.join(sorted(unknown))}")
-    if tls:
-        options["ssl"] = True
-        options |= {k: v for k, v in query.items() if k in _TLS_OPTIONS}
-    nodes = [_node(h, _DEFAULT_PORT[kind]) for h in hosts.split(",")]
-    if kind == "cluster":
-        return RedisCluster(startup_nodes=[ClusterNode(h, p) for h, p in nodes], **options)
-    path = [p for p in parts.path.split("/") if p]
-    if not path or len(path) > 2:
-        raise AddressError("a Sentinel address names its service: redis+sentinel://host:26379/service[/db]")
-    if len(path) == 2:
-        if not path[1].isdigit():
-            raise AddressError("the database of a Sentinel address is a number")
-        options["db"] = int(path[1])
-    asked = {"socket_timeout": options["socket_timeout"], "ssl": tls} | {
-        k.removeprefix("sentinel_"): v for k, v in query.items() if k in _SENTINEL_OPTIONS
-    }
-    sentinel: Any = Sentinel(nodes, sentinel_kwargs=asked, **options)  # type: ignore[no-untyped-call]
-    return sentinel.master_for(path[0])
-
-
-def _node(text: str, default_port: int) -> tuple[str, int]:
-    if text.startswith("["):  # IPv6
-        host, _, tail = text[1:].partition("]")
-        port = tail.removeprefix(":")
-    else:
-        host, _, port = text.partition(":")
-    if not host or (port and not port.isdigit()):
-        raise AddressError("a Redis node is written host or host:port")
-    return host, int(port) if port else default_port
+    options |= address.options
+    if address.kind == "cluster":
+        return RedisCluster(startup_nodes=[ClusterNode(h, p) for h, p in address.nodes], **options)
+    asked = {"socket_timeout": timeout_s} | address.sentinel_options
+    sentinel: Any = Sentinel(list(address.nodes), sentinel_kwargs=asked, **options)  # type: ignore[no-untyped-call]
+    return sentinel.master_for(address.service)

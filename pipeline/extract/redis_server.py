@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any, cast
 
 import redis
-from redis.exceptions import AuthenticationError, NoPermissionError, RedisError, ResponseError
+from redis.cluster import ClusterNode, RedisCluster
+from redis.exceptions import (
+    AuthenticationError,
+    NoPermissionError,
+    RedisClusterException,
+    RedisError,
+    ResponseError,
+)
+from redis.sentinel import Sentinel, SentinelConnectionPool
 
+from gateway_plugin.address import parse
 from pipeline.errors import ConfigError, UnreachableError
 from pipeline.settings import RedisSettings
-
-#: Where the plugin keeps the secret that it made when none was set.
-SECRET_KEY: Final = "{agentwatt}:secret"  # noqa: S105 - the name of a Redis key
 
 
 @contextmanager
@@ -31,15 +37,20 @@ def client(settings: RedisSettings) -> Iterator[redis.Redis]:
             next_step="export REDIS_URL=redis://host:6379/0 (rediss:// for TLS)",
         )
     try:
-        connection = redis.Redis.from_url(
-            settings.url.get_secret_value(),
-            socket_timeout=settings.timeout_s,
-            socket_connect_timeout=settings.timeout_s,
-            client_name="agentwatt-collect",
-            protocol=2,  # one shape of answers over all client versions
-        )
+        connection = _connect(settings.url.get_secret_value(), settings.timeout_s)
     except ValueError as error:
-        raise ConfigError("The Redis URL is not valid.", why=str(error)) from None
+        raise ConfigError(
+            "The Redis URL is not valid.",
+            why=str(error),
+            next_step="It takes what the plugin takes: redis://, rediss://, unix://, redis+sentinel:// and "
+            "redis+cluster://.",
+        ) from None
+    except (RedisError, RedisClusterException) as error:  # a cluster asks for its nodes at once
+        raise UnreachableError(
+            "No Redis node of the URL answered.",
+            why=str(error) or type(error).__name__,
+            next_step="agentwatt doctor checks the connection; run the same command again once it answers.",
+        ) from None
     try:
         connection.ping()
         yield connection
@@ -65,9 +76,40 @@ def client(settings: RedisSettings) -> Iterator[redis.Redis]:
         connection.close()
 
 
+def _connect(url: str, timeout_s: float) -> redis.Redis:
+    """Return a client of the kind that the address names; the calls that we use are the same on each.
+
+    Raises:
+        ValueError: the address is not understood.
+        RedisError: no node of a cluster answered.
+    """
+    address = parse(url)
+    options: dict[str, Any] = {
+        "socket_timeout": timeout_s,
+        "socket_connect_timeout": timeout_s,
+        "client_name": "agentwatt-collect",
+        "protocol": 2,  # one shape of answers over all client versions
+    }
+    if address.kind == "single":
+        return redis.Redis.from_url(address.url, **options)
+    options |= address.options
+    if address.kind == "cluster":
+        nodes: Any = [ClusterNode(h, p) for h, p in address.nodes]  # type: ignore[no-untyped-call]
+        return cast("redis.Redis", RedisCluster(startup_nodes=nodes, **options))
+    asked = {"socket_timeout": timeout_s} | address.sentinel_options
+    sentinel: Any = Sentinel(list(address.nodes), sentinel_kwargs=asked, **options)  # type: ignore[no-untyped-call]
+    return cast("redis.Redis", sentinel.master_for(address.service))
+
+
 def place(connection: redis.Redis) -> str:
     """Host and port (or socket) of *connection*, without credentials."""
-    options = connection.connection_pool.connection_kwargs
+    nodes = getattr(connection, "nodes_manager", None)
+    if nodes is not None:
+        return ", ".join(sorted(nodes.nodes_cache)) or "the cluster"
+    pool = connection.connection_pool
+    if isinstance(pool, SentinelConnectionPool):
+        return f"sentinel service {pool.service_name}"
+    options = pool.connection_kwargs
     return str(options.get("path") or f"{options.get('host', 'localhost')}:{options.get('port', 6379)}")
 
 

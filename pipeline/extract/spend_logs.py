@@ -7,18 +7,20 @@ file is rewritten without the older copy and renamed over the old one, so a run 
 
 from __future__ import annotations
 
+import asyncio
 import csv
-import io
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final
 
 from gateway_plugin.hashing import Hasher
 from pipeline.extract.database import connection, split_url, transaction
+from pipeline.extract.spend_page import SpendPages, buffer, key_of
 from pipeline.extract.spend_query import SpendQuery, build
-from pipeline.extract.spend_row import SOURCE_COLUMNS, RowReader
+from pipeline.extract.spend_row import RowReader
 from pipeline.extract.spend_staging import SpendStaging
 from pipeline.lake import Lake, connect
 from pipeline.settings import Settings
@@ -105,16 +107,26 @@ async def extract(
             report.notices.append("SpendLogs keeps times as text: the whole table is read on every run.")
         with connect() as con:
             staging = SpendStaging(con, lake, now)
-            after: tuple[datetime, str] | str | None = None
-            while rows := await _page(database, settings, query, low, high, after):
-                staging.add([reader.read(row) for row in rows])
-                report.rows_read += len(rows)
-                after = _key(rows[-1], query)
-                if isinstance(after, tuple) and moves:
-                    mark = max(mark or after, after)
-                if staging.rows >= _FLUSH_ROWS:
-                    _flush(lake, staging, report, mark, now)
-                progress(report)
+            pages = SpendPages(con, staging, reader)
+            coming = asyncio.ensure_future(_page(database, settings, query, low, high, None))
+            try:
+                while True:
+                    with await coming as page:
+                        count, keys = await asyncio.to_thread(pages.load, page)
+                    if not count:
+                        break
+                    after = key_of(keys, keyed=query.keyed)
+                    # The database sends the next page while this one is worked on.
+                    coming = asyncio.ensure_future(_page(database, settings, query, low, high, after))
+                    await asyncio.to_thread(pages.stage)
+                    report.rows_read += count
+                    if isinstance(after, tuple) and moves:
+                        mark = max(mark or after, after)
+                    if staging.rows >= _FLUSH_ROWS:
+                        await asyncio.to_thread(_flush, lake, staging, report, mark, now)
+                    progress(report)
+            finally:
+                await _settle(coming)
             _flush(lake, staging, report, mark, now)
         if query.bounds:
             async with transaction(database, settings):
@@ -150,13 +162,11 @@ def _flush(
     lake.write_state(STATE, state)
 
 
-def _key(row: list[str], query: SpendQuery) -> tuple[datetime, str] | str:
-    request_id = row[SOURCE_COLUMNS.index("request_id")]
-    return (
-        (datetime.fromisoformat(row[SOURCE_COLUMNS.index("start_time")]), request_id)
-        if query.keyed
-        else request_id
-    )
+async def _settle(coming: asyncio.Future[IO[bytes]]) -> None:
+    """End a request for a page that nobody waits for any more."""
+    coming.cancel()
+    with suppress(asyncio.CancelledError, Exception):
+        (await coming).close()
 
 
 async def discover(database: asyncpg.Connection, settings: Settings) -> SpendQuery:
@@ -181,16 +191,19 @@ async def _page(
     low: datetime,
     high: datetime,
     after: tuple[datetime, str] | str | None,
-) -> list[list[str]]:
-    """One page of rows, in memory only: it still holds raw identities."""
+) -> IO[bytes]:
+    """One page of rows as CSV: it still holds raw identities, so it goes into no named file."""
     statement = query.first_page if after is None else query.page
     arguments: tuple[Any, ...]
     if after is None:
         arguments = (low, high) if query.keyed else ()
     else:
         arguments = (after[0], high, after[1]) if isinstance(after, tuple) else (after,)
-    output = io.BytesIO()
-    async with transaction(database, settings):
-        await database.copy_from_query(statement, *arguments, output=output, format="csv", encoding="utf8")
-    text = output.getvalue().decode("utf-8", "replace")
-    return list(csv.reader(io.StringIO(text, newline="")))
+    page = buffer()
+    try:
+        async with transaction(database, settings):
+            await database.copy_from_query(statement, *arguments, output=page, format="csv", encoding="utf8")
+    except BaseException:
+        page.close()
+        raise
+    return page

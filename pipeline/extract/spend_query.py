@@ -31,13 +31,18 @@ _TIMES: Final = {
     "end_time": "endTime",
     "completion_start_time": "completionStartTime",
 }
+#: Members of metadata that are read, and whether as text or as JSON.
+_MEMBERS: Final = {
+    "litellm_call_id": "text", "status": "text", "attempted_retries": "text", "usage_object": "json",
+    "additional_usage_values": "json", "error_information": "json", "spend_logs_metadata": "json",
+}  # fmt: skip
 _PATHS: Final = {
-    "attempted_retries": "{attempted_retries}",
-    "error_class": "{error_information,error_class}",
-    "error_code": "{error_information,error_code}",
-    "extra_cached": "{additional_usage_values,cache_read_input_tokens}",
-    "extra_written": "{additional_usage_values,cache_creation_input_tokens}",
-    "usage": "{usage_object}",
+    "attempted_retries": "m.attempted_retries",
+    "error_class": "m.error_information #>> '{error_class}'",
+    "error_code": "m.error_information #>> '{error_code}'",
+    "extra_cached": "m.additional_usage_values #>> '{cache_read_input_tokens}'",
+    "extra_written": "m.additional_usage_values #>> '{cache_creation_input_tokens}'",
+    "usage": "m.usage_object #>> '{}'",
 }
 _REQUIRED: Final = ("request_id", "startTime")
 _TEXT_TYPES: Final = frozenset({"text", "character varying", "character"})
@@ -76,30 +81,41 @@ def build(schema: str, table: str, columns: Mapping[str, str], page_rows: int) -
     wanted = {*_PLAIN.values(), *_TIMES.values(), "metadata", "status"}
     missing = tuple(sorted(wanted - columns.keys()))
     selected = ", ".join(f"{_expression(name, columns)} AS {quote(name)}" for name in SOURCE_COLUMNS)
-    start = quote("startTime")
+    start = f"t.{quote('startTime')}"
+    source = _source(place, columns)
     keyed = columns["startTime"] not in _TEXT_TYPES
     if not keyed:
         # Text times have no order we could trust: read the whole table by its id.
-        where, order = "request_id > $1", "request_id"
+        where, order = "t.request_id > $1", "t.request_id"
         limit = f" ORDER BY {order} LIMIT {int(page_rows)}"
         return SpendQuery(
-            page=f"SELECT {selected} FROM {place} WHERE {where}{limit}",
-            first_page=f"SELECT {selected} FROM {place}{limit}",
+            page=f"SELECT {selected} FROM {source} WHERE {where}{limit}",
+            first_page=f"SELECT {selected} FROM {source}{limit}",
             bounds=None,
             missing=missing,
             keyed=False,
         )
     zone = " AT TIME ZONE 'UTC'" if columns["startTime"] == "timestamp with time zone" else ""
     low, high = f"$1::timestamp{zone}", f"$2::timestamp{zone}"
-    limit = f" ORDER BY {start}, request_id LIMIT {int(page_rows)}"
+    limit = f" ORDER BY {start}, t.request_id LIMIT {int(page_rows)}"
     return SpendQuery(
-        page=f"SELECT {selected} FROM {place} "
-        f"WHERE ({start}, request_id) > ({low}, $3::text) AND {start} < {high}{limit}",
-        first_page=f"SELECT {selected} FROM {place} WHERE {start} >= {low} AND {start} < {high}{limit}",
-        bounds=f"SELECT count(*) FROM {place} WHERE {start} < {low} OR {start} >= {high}",
+        page=f"SELECT {selected} FROM {source} "
+        f"WHERE ({start}, t.request_id) > ({low}, $3::text) AND {start} < {high}{limit}",
+        first_page=f"SELECT {selected} FROM {source} WHERE {start} >= {low} AND {start} < {high}{limit}",
+        bounds=f"SELECT count(*) FROM {place} AS t WHERE {start} < {low} OR {start} >= {high}",
         missing=missing,
         keyed=True,
     )
+
+
+def _source(place: str, columns: Mapping[str, str]) -> str:
+    """The table, its metadata unpacked once: each operator of its own would unpack a large value again."""
+    kind = columns.get("metadata")
+    if kind not in {"json", "jsonb"}:
+        return f"{place} AS t"
+    listed = ", ".join(f"{name} {'text' if kind_ == 'text' else kind}" for name, kind_ in _MEMBERS.items())
+    value = f"CASE {kind}_typeof(t.metadata) WHEN 'object' THEN t.metadata END"
+    return f"{place} AS t LEFT JOIN LATERAL {kind}_to_record({value}) AS m({listed}) ON true"
 
 
 def _expression(name: str, columns: Mapping[str, str]) -> str:
@@ -108,31 +124,30 @@ def _expression(name: str, columns: Mapping[str, str]) -> str:
         if column not in columns:
             return "NULL"
         zone = " AT TIME ZONE 'UTC'" if columns[column] == "timestamp with time zone" else ""
-        return f"({quote(column)}{zone})::text"
+        return f"(t.{quote(column)}{zone})::text"
     if name in _PLAIN:
         column = _PLAIN[name]
-        return f"{quote(column)}::text" if column in columns else "NULL"
+        return f"t.{quote(column)}::text" if column in columns else "NULL"
     json_type = columns.get("metadata")
-    metadata = quote("metadata")
     if json_type in _TEXT_TYPES:
         if name == "metadata_text":
-            return f"left({metadata}, {_METADATA_LIMIT})"
+            return f"left(t.metadata, {_METADATA_LIMIT})"
         if name in {"litellm_call_id", "status"} and name in columns:
-            return f"{quote(name)}::text"
+            return f"t.{quote(name)}::text"
         return "NULL"
     if json_type not in {"json", "jsonb"}:
-        return f"{quote(name)}::text" if name in columns else "NULL"
+        return f"t.{quote(name)}::text" if name in columns else "NULL"
     type_of = f"{json_type}_typeof"
     if name == "metadata_text":  # a string that holds JSON: looked into by the reader
-        text = f"left({metadata} #>> '{{}}', {_METADATA_LIMIT})"
-        return f"CASE WHEN {type_of}({metadata}) = 'string' THEN {text} END"
+        text = f"left(t.metadata #>> '{{}}', {_METADATA_LIMIT})"
+        return f"CASE WHEN {type_of}(t.metadata) = 'string' THEN {text} END"
     if name == "aw":
-        inner = f"{metadata} -> 'spend_logs_metadata'"
+        inner = "m.spend_logs_metadata"
         return (
             f"CASE WHEN {type_of}({inner}) = 'string' THEN left({inner} #>> '{{}}', {_METADATA_LIMIT}) "
-            f"ELSE {metadata} #>> '{{spend_logs_metadata,agentwatt}}' END"
+            f"ELSE {inner} #>> '{{agentwatt}}' END"
         )
     if name in {"litellm_call_id", "status"}:
-        path = f"{metadata} #>> '{{{name}}}'"
-        return f"coalesce(nullif({quote(name)}::text, ''), {path})" if name in columns else path
-    return f"{metadata} #>> '{_PATHS[name]}'"
+        member = f"m.{name}"
+        return f"coalesce(nullif(t.{quote(name)}::text, ''), {member})" if name in columns else member
+    return _PATHS[name]

@@ -26,7 +26,8 @@ _TIMES: Final = ("start_time", "end_time", "completion_start_time")
 #: Text with or without an offset is read as an instant in UTC; a bare number as epoch seconds.
 _MACROS: Final = """
 CREATE OR REPLACE TEMP MACRO instant(t) AS
-  CASE WHEN TRY_CAST(t AS DOUBLE) IS NOT NULL
+  CASE WHEN t SIMILAR TO '[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9:.]{8,15}' THEN TRY_CAST(t AS TIMESTAMP)
+       WHEN TRY_CAST(t AS DOUBLE) IS NOT NULL
        THEN CASE WHEN TRY_CAST(t AS DOUBLE) BETWEEN 0 AND 4102444800
                  THEN make_timestamp(CAST(round(TRY_CAST(t AS DOUBLE) * 1000000) AS BIGINT)) END
        WHEN isfinite(TRY_CAST(t AS TIMESTAMPTZ)) THEN CAST(TRY_CAST(t AS TIMESTAMPTZ) AS TIMESTAMP) END;
@@ -68,9 +69,9 @@ class SpendStaging:
                 # Everything is quoted: a bare carriage return in a value would end the line for the reader.
                 csv.writer(handle, lineterminator="\n", quoting=csv.QUOTE_ALL).writerows(rows)
             self._load(path)
+            self.insert()
         finally:
             path.unlink(missing_ok=True)
-        self.rows += len(rows)
 
     def flush(self) -> Flushed:
         """Merge the staged rows into the files of their dates; forget them."""
@@ -105,6 +106,10 @@ class SpendStaging:
             new_line = '\\n', parallel = false, max_line_size = 20000000)""",
             [str(path)],
         )
+
+    def insert(self) -> None:
+        """Type and check the text rows of the table ``page`` (columns ``TEXT_COLUMNS``) and stage them."""
+        con = self._con
         expressions = {}
         for name, type_ in SCHEMAS[TABLE].items():
             if name == "extracted_at":
@@ -129,7 +134,11 @@ class SpendStaging:
             FROM (SELECT {selected}, left(start_time, 64) AS start_text FROM page) AS typed""",
             {"now": self._now},
         )
+        counted = con.execute("SELECT COUNT(*) FROM page").fetchone()
+        self.rows += int(counted[0]) if counted else 0
         numbers = [n for n, t in SCHEMAS[TABLE].items() if t == "BIGINT"]
+        if self._whole(("spend", "end_time", *numbers)):
+            return
         checks = {
             "spend not a finite number": "spend IS NOT NULL AND TRY_CAST(spend AS DECIMAL(18,9)) IS NULL",
             "token count negative or unreadable": " OR ".join(
@@ -143,6 +152,16 @@ class SpendStaging:
                 f"INSERT INTO repairs SELECT ?, count(*) FROM page WHERE {condition} HAVING count(*) > 0",
                 [reason],
             )
+
+    def _whole(self, columns: Sequence[str]) -> bool:
+        """Whether every value of *columns* of the page was kept, by counting those staged with it."""
+        counts = ", ".join(f"COUNT({name})" for name in columns)
+        told = self._con.execute(f"SELECT COUNT(*), {counts} FROM page").fetchone()
+        kept = self._con.execute(
+            f"SELECT COUNT(*), {counts} FROM staged WHERE rowid > (SELECT MAX(rowid) FROM staged) - $rows",
+            {"rows": told[0] if told else 0},
+        ).fetchone()
+        return told == kept
 
     def _merge(self, day: date) -> int:
         columns = ", ".join(SCHEMAS[TABLE])

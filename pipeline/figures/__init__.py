@@ -8,7 +8,7 @@ ratios.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, time, timedelta
 from pathlib import Path
@@ -28,6 +28,9 @@ __all__ = ["NAMES", "QUANTITIES", "Figures", "Table", "bind", "compute", "load",
 #: Names of the figures, and their keys in ``report.json``.
 NAMES: Final = ("calls_per_human_hour", "prompt_length", "prefix_hit", "agents_per_megawatt")
 
+#: Computes further parts of a report from bound facts and marts.
+More = Callable[["duckdb.DuckDBPyConnection", parameters.Window], dict[str, Any]]
+
 
 @dataclass(frozen=True, slots=True)
 class Figures:
@@ -37,6 +40,7 @@ class Figures:
     figures: dict[str, dict[str, Any]]
     counts: dict[str, Any] = field(default_factory=dict)
     reason: str | None = None
+    more: dict[str, Any] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the figures by name, ready for JSON."""
@@ -92,6 +96,7 @@ def compute(
     settings: parameters.Conventions,
     since: date | datetime | None = None,
     until: date | datetime | None = None,
+    more: More | None = None,
 ) -> Figures:
     """Compute the four figures over the facts of the lake.
 
@@ -100,6 +105,7 @@ def compute(
         settings: conventions.
         since: start of the window, naive UTC; default: the first call.
         until: end of the window, not included; default: the end of the last call.
+        more: what else is wanted of the same window while its facts and marts are bound.
     """
     from pipeline.run import connect
 
@@ -117,7 +123,9 @@ def compute(
             "prefix_hit": prefix.compute(con),
             "agents_per_megawatt": agents.compute(con, settings, window),
         }
-        return Figures(window, provenance.apply(con, window, figures), _counts(con))
+        counts = _counts(con)
+        extra = more(con, window) if more else {}
+        return Figures(window, provenance.apply(con, window, figures), counts, more=extra)
     finally:
         con.close()
 

@@ -183,6 +183,8 @@ def _hit_hourly(con: duckdb.DuckDBPyConnection) -> list[dict[str, Any]]:
             "hour": hour.isoformat(),
             "calls": calls,
             "reporting_calls": reporting,
+            "input_tokens": tokens,
+            "cached_tokens": cached,
             "realised": ratio(cached, tokens),
             "potential_inf": ratio(shared, total),
             "engine": ratio(hits, queries),

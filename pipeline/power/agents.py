@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from pipeline.power import companions, energy, groups, known, places, provisioned, saturation, served
+from pipeline.power import cells, companions, energy, groups, known, places, provisioned, saturation, served
 from pipeline.power.capacity import LoadHour, capacity
 from pipeline.sql import parameters
 from pipeline.sql.evidence import evidence
@@ -41,6 +42,7 @@ def compute(
         "convention": CONVENTION,
         "values": [],
         "pooled": [],
+        "cells": [],
         "boundaries": [e.to_dict() for e in measured],
         "pools": [e.to_dict() for e in everything if e.pool != places.ALL],
         "elsewhere": energy.elsewhere(con),
@@ -96,8 +98,11 @@ def _add_boundary(
     limit: dict[str, Any],
 ) -> None:
     """Add rows, capacity and companions of one boundary to *figure*."""
-    whole = served.load(con, boundary)
-    pools = [served.load(con, e) for e in everything if e.scope == boundary.scope and e.pool != places.ALL]
+    unseen_s = settings.power.unseen_ms / 1e3
+    whole = cells.load(con, boundary, unseen_s)
+    pools = [
+        cells.load(con, e, unseen_s) for e in everything if e.scope == boundary.scope and e.pool != places.ALL
+    ]
     declared = places.pools(settings)
     rows = served.rows(whole, settings)
     for row in rows:
@@ -112,13 +117,18 @@ def _add_boundary(
     figure["values"] += rows
     figure["pooled"] += served.pooled_rows(rows)
     first = next((r for r in rows if r["state"] == "in_turn"), None)
+    if first is not None:
+        figure["cells"].append(
+            {k: first[k] for k in ("boundary", "state", "tier", "synthetic")}
+            | {"hours": served.by_hour(whole, first["state"], first["tier"])}
+        )
     hours = boundary.covered_s / 3600
     mean = first["conformant_agent_hours"][0] / hours if first and hours > 0 else None
     figure["companions"].append(companions.companions(con, boundary, mean))
 
 
-def _load_hours(whole: served.Served, state: str, tier: str) -> list[LoadHour]:
-    agents: dict[Any, tuple[float, float]] = {}
+def _load_hours(whole: cells.Served, state: str, tier: str) -> list[LoadHour]:
+    agents: dict[datetime, tuple[float, float]] = {}
     for cell in whole.of("main", state, tier):
         total, lower = agents.get(cell.hour, (0.0, 0.0))
         agents[cell.hour] = (total + cell.total, lower + cell.lower)
@@ -261,6 +271,8 @@ def _facility_rows(settings: parameters.Conventions, figure: dict[str, Any]) -> 
                 "value": row["value"] / pue,
                 "value_upper": row["value_upper"] / pue,
                 "any_conformity": row["any_conformity"] / pue,
+                "any_conformity_interval": row["any_conformity_interval"]
+                and [x / pue for x in row["any_conformity_interval"]],
                 "pooled_rule": row["pooled_rule"] / pue,
                 "subagents_beside": None
                 if row["subagents_beside"] is None

@@ -6,7 +6,9 @@ one it was measured in. Facility is rack times a declared PUE when no facility m
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import date
 from typing import TYPE_CHECKING, Any, Final
 
 from pipeline.power import known, places
@@ -46,6 +48,8 @@ class Energy:
     idle_joules: float | None = None
     implausible: int = 0
     problems: tuple[str, ...] = ()
+    #: business day -> bounds of its energy; their sums are ``joules_low`` and ``joules_high``
+    day_bounds: Mapping[date, tuple[float, float]] = field(default_factory=dict)
 
     @property
     def coverage(self) -> float:
@@ -139,6 +143,7 @@ def measured(
                 joules_high=float(high or 0.0),
                 idle_joules=None if idle is None or not whole else float(idle) / whole * float(covered),
                 problems=_problems(con, scope, pool),
+                day_bounds=_day_bounds(con, scope, pool),
             )
         )
     return sorted(results, key=lambda e: (SCOPES.index(e.scope), e.pool != places.ALL, e.pool))
@@ -209,6 +214,15 @@ def _synthetic(con: duckdb.DuckDBPyConnection, scope: str, pool: str) -> bool:
         {"scope": scope, "pool": pool},
     ).fetchone()
     return bool(row and row[0])
+
+
+def _day_bounds(con: duckdb.DuckDBPyConnection, scope: str, pool: str) -> dict[date, tuple[float, float]]:
+    rows = con.execute(
+        "SELECT business_day, SUM(joules_low), SUM(joules_high) FROM mart_energy_bound_day "
+        "WHERE scope = $scope AND pool = $pool GROUP BY business_day ORDER BY business_day",
+        {"scope": scope, "pool": pool},
+    ).fetchall()
+    return {day: (float(low or 0.0), float(high or 0.0)) for day, low, high in rows}
 
 
 def _devices(con: duckdb.DuckDBPyConnection, scope: str, pool: str) -> list[dict[str, Any]]:

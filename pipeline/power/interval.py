@@ -32,6 +32,8 @@ class Bounds:
 
     ``hours_…`` and ``joules`` cover the measured seconds; ``window_…`` the whole window: its agents are
     known, the energy of a silent sensor lies between the least and the most power that it ever showed.
+    ``edge_share_…``: parts of the agent-hours at the ends of intervals, where the gateway's clock is neither
+    the engine's (it begins later) nor the client's (it began earlier).
     """
 
     hours_lower: float
@@ -42,13 +44,16 @@ class Bounds:
     window_joules_low: float
     window_joules_high: float
     accuracy_percent: float
+    edge_share_lower: float = 0.0
+    edge_share_upper: float = 0.0
 
 
 def measurement_interval(bounds: Bounds) -> tuple[float, float] | str:
     """Return the lowest and highest agents per megawatt that fit what was measured, or why there is none.
 
     Sensors may all be wrong by their accuracy in the same direction; unknown conformity counts as miss below
-    and as pass above; both the measured seconds and the whole window are covered.
+    and as pass above; both the measured seconds and the whole window are covered, and both the time at the
+    engine and the time at the client.
     """
     accuracy = bounds.accuracy_percent / 100
     if accuracy >= 1:
@@ -57,6 +62,8 @@ def measurement_interval(bounds: Bounds) -> tuple[float, float] | str:
         return "no energy was measured"
     low = min(bounds.hours_lower / bounds.joules, bounds.window_hours_lower / bounds.window_joules_high)
     high = max(bounds.hours_upper / bounds.joules, bounds.window_hours_upper / bounds.window_joules_low)
+    low *= max(0.0, 1 - bounds.edge_share_lower)
+    high *= 1 + bounds.edge_share_upper
     return low * JOULES_PER_MWH / (1 + accuracy), high * JOULES_PER_MWH / (1 - accuracy)
 
 

@@ -1,114 +1,19 @@
-"""The served ratio of one boundary: hourly cells, both intervals, parts by day, week and profile."""
+"""The served ratio of one boundary: both intervals, and its parts by hour, day, week and profile."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from datetime import date, datetime
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Sequence
+from datetime import date
+from typing import Any, Final
 
-from pipeline.power import places
-from pipeline.power.energy import Energy
-from pipeline.power.interval import (
-    JOULES_PER_MWH,
-    Bounds,
-    Day,
-    known_share,
-    measurement_interval,
-    ratio_interval,
-)
+from pipeline.power import cells
+from pipeline.power.cells import DaySum, Served, by_day
+from pipeline.power.interval import JOULES_PER_MWH, Day, known_share, ratio_interval
 from pipeline.sql import parameters
-
-if TYPE_CHECKING:
-    import duckdb
 
 STATES: Final = ("in_turn", "open", "llm_active")
 _ASSUMPTION: Final = "turns of unknown conformity conform as often as the known ones of their day"
-
-
-@dataclass(frozen=True, slots=True)
-class EnergyHour:
-    """Energy of one hour of a boundary and pool."""
-
-    hour: datetime
-    day: date
-    weekend: bool
-    window_s: float
-    covered_s: float
-    joules: float
-
-
-@dataclass(frozen=True, slots=True)
-class AgentHour:
-    """Agent-hours of one hour, kind, state, tier, model group and profile."""
-
-    hour: datetime
-    day: date
-    kind: str
-    state: str
-    tier: str
-    model_group: str | None
-    profile: str
-    total: float
-    lower: float
-    upper: float
-    pooled: float
-
-
-@dataclass(frozen=True)
-class Served:
-    """Everything the rows of one boundary and pool are made of."""
-
-    energy: Energy
-    hours: Sequence[EnergyHour]
-    agents: Sequence[AgentHour]
-    #: (kind, state, tier) -> agent-hours (lower, upper) of the whole window
-    window: dict[tuple[str, str, str], tuple[float, float]]
-    #: (state, tier) -> convention -> cap -> conformant agent-hours that the cap takes away
-    removed: dict[tuple[str, str], dict[str, dict[str, float]]]
-
-    def of(self, kind: str, state: str, tier: str) -> list[AgentHour]:
-        """Return the cells of a kind, state and tier."""
-        return [a for a in self.agents if (a.kind, a.state, a.tier) == (kind, state, tier)]
-
-
-def load(con: duckdb.DuckDBPyConnection, energy: Energy) -> Served:
-    """Read the marts of one boundary and pool."""
-    key = {"scope": energy.scope, "pool": energy.pool}
-    hours = con.execute(
-        "SELECT hour_start, business_day, is_weekend, window_s, covered_s, joules FROM mart_energy_hour "
-        "WHERE scope = $scope AND pool = $pool ORDER BY hour_start",
-        key,
-    ).fetchall()
-    agents = con.execute(
-        "SELECT hour_start, business_day, agent_kind, state, tier, model_group, profile, agent_hours, "
-        "agent_hours_lower, agent_hours_upper, agent_hours_pooled FROM mart_agent_hour "
-        "WHERE scope = $scope AND pool = $pool AND is_external = 0 "
-        "ORDER BY hour_start, agent_kind, state, tier, model_group, profile",
-        key,
-    ).fetchall()
-    window = con.execute(
-        "SELECT agent_kind, state, tier, agent_hours_lower, agent_hours_upper FROM mart_agent_window "
-        "WHERE pool = $pool",
-        {"pool": energy.pool},
-    ).fetchall()
-    removed: dict[tuple[str, str], dict[str, dict[str, float]]] = {}
-    if energy.pool == places.ALL:
-        gaps = con.execute(
-            "SELECT state, tier, convention, cap, removed_hours_lower FROM mart_agent_gap "
-            "WHERE scope = $scope ORDER BY state, tier, convention, cap",
-            {"scope": energy.scope},
-        ).fetchall()
-        for state, tier, convention, cap, gone in gaps:
-            removed.setdefault((state, tier), {}).setdefault(convention, {})[cap] = float(gone)
-    return Served(
-        energy,
-        [EnergyHour(h, d, bool(w), float(s), float(c), float(j)) for h, d, w, s, c, j in hours],
-        [AgentHour(*a[:7], *map(float, a[7:])) for a in agents],
-        {(k, s, t): (float(lo), float(up)) for k, s, t, lo, up in window},
-        removed,
-    )
 
 
 def rows(served: Served, settings: parameters.Conventions) -> list[dict[str, Any]]:
@@ -124,13 +29,13 @@ def rows(served: Served, settings: parameters.Conventions) -> list[dict[str, Any
 
 def _row(served: Served, settings: parameters.Conventions, state: str, tier: str) -> dict[str, Any] | None:
     energy = served.energy
-    cells = served.of("main", state, tier)
-    if not cells:
+    own = served.of("main", state, tier)
+    if not own:
         return None
     mwh = energy.mwh
-    total, lower, upper = (sum(getattr(c, n) for c in cells) for n in ("total", "lower", "upper"))
+    total, lower, upper = (sum(getattr(c, n) for c in own) for n in ("total", "lower", "upper"))
     subagents = served.of("subagent", state, tier)
-    days = by_day(served, cells)
+    days = by_day(served, own)
     return {
         "boundary": energy.scope,
         "pool": energy.pool,
@@ -144,72 +49,23 @@ def _row(served: Served, settings: parameters.Conventions, state: str, tier: str
         "value_upper": upper / mwh,
         "estimate": _estimate(days),
         "any_conformity": total / mwh,
-        "pooled_rule": sum(c.pooled for c in cells) / mwh,
+        "any_conformity_interval": cells.interval(served, state, tier, any_conformity=True),
+        "pooled_rule": sum(c.pooled for c in own) / mwh,
         "subagents_beside": sum(c.lower for c in subagents) / mwh if subagents else None,
         "agent_hours": total,
         "conformant_agent_hours": [lower, upper],
         "conformant_share": [lower / total, upper / total] if total > 0 else None,
         "megawatt_hours": mwh,
-        "measurement_interval": _measurement(served, state, tier, lower, upper),
-        "week_interval": _week([Day(d.lower, d.mwh, d.weekend) for d in days]),
+        "measurement_interval": cells.interval(served, state, tier),
+        "week_interval": week_interval(days),
         "sensitivity": sensitivity(served, settings, state, tier, lower),
         "by_day": [
             {"day": d.day, "value": d.lower / d.mwh, "agent_hours": d.lower, "megawatt_hours": d.mwh}
             for d in days
         ],
-        "by_week": _by_week(days),
-        "by_profile": _parts(cells, mwh, lambda c: c.profile, "profile"),
+        "by_week": _by_week(served, state, tier, days),
+        "by_profile": _by_profile(served, state, tier),
     }
-
-
-@dataclass(frozen=True, slots=True)
-class DaySum:
-    """Agent-hours and energy of one business day."""
-
-    day: date
-    lower: float
-    upper: float
-    total: float
-    mwh: float
-    weekend: bool
-
-
-def by_day(served: Served, cells: Iterable[AgentHour]) -> list[DaySum]:
-    """Return the measured days of a boundary with the agent-hours of *cells*."""
-    agents: dict[date, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
-    for cell in cells:
-        sums = agents[cell.day]
-        sums[0] += cell.lower
-        sums[1] += cell.upper
-        sums[2] += cell.total
-    energy: dict[date, float] = defaultdict(float)
-    weekend: dict[date, bool] = {}
-    for hour in served.hours:
-        energy[hour.day] += hour.joules / JOULES_PER_MWH
-        weekend[hour.day] = hour.weekend
-    return [
-        DaySum(day, agents[day][0], agents[day][1], agents[day][2], mwh, weekend[day])
-        for day, mwh in sorted(energy.items())
-        if mwh > 0
-    ]
-
-
-def _measurement(served: Served, state: str, tier: str, lower: float, upper: float) -> list[float] | None:
-    energy = served.energy
-    whole = served.window.get(("main", state, tier), (lower, upper))
-    interval = measurement_interval(
-        Bounds(
-            hours_lower=lower,
-            hours_upper=upper,
-            joules=energy.joules,
-            window_hours_lower=whole[0],
-            window_hours_upper=whole[1],
-            window_joules_low=energy.joules_low,
-            window_joules_high=energy.joules_high,
-            accuracy_percent=energy.accuracy_percent,
-        )
-    )
-    return None if isinstance(interval, str) else list(interval)
 
 
 def _estimate(days: Sequence[DaySum]) -> dict[str, Any]:
@@ -225,15 +81,20 @@ def _estimate(days: Sequence[DaySum]) -> dict[str, Any]:
         "value": sum(d.numerator for d in filled) / sum(d.denominator for d in filled),
         "reason": None,
         "assumption": _ASSUMPTION,
-        "week_interval": _week(filled),
+        "week_interval": _interval_of(filled),
     }
 
 
-def _week(days: Sequence[Day]) -> dict[str, Any]:
-    interval = ratio_interval(days)
-    if isinstance(interval, str):
-        return {"value": None, "reason": interval, "days": len(days)}
-    return {"value": list(interval), "reason": None, "days": len(days), "confidence": 0.95}
+def week_interval(days: Sequence[DaySum]) -> dict[str, Any]:
+    """Return the week-to-week interval of the lower bound over *days*, or null with the reason."""
+    return _interval_of([Day(d.lower, d.mwh, d.weekend) for d in days])
+
+
+def _interval_of(days: Sequence[Day]) -> dict[str, Any]:
+    found = ratio_interval(days)
+    if isinstance(found, str):
+        return {"value": None, "reason": found, "days": len(days)}
+    return {"value": list(found), "reason": None, "days": len(days), "confidence": 0.95}
 
 
 def sensitivity(
@@ -254,7 +115,7 @@ def _by_seconds(item: tuple[str, float]) -> float:
     return float("inf") if item[0] == "none" else float(item[0].removesuffix(" s"))
 
 
-def _by_week(days: Sequence[DaySum]) -> list[dict[str, Any]]:
+def _by_week(served: Served, state: str, tier: str, days: Sequence[DaySum]) -> list[dict[str, Any]]:
     weeks: dict[tuple[int, int], list[DaySum]] = defaultdict(list)
     for day in days:
         year, week, _ = day.day.isocalendar()
@@ -267,25 +128,58 @@ def _by_week(days: Sequence[DaySum]) -> list[dict[str, Any]]:
             "value_upper": sum(d.upper for d in members) / sum(d.mwh for d in members),
             "agent_hours": sum(d.lower for d in members),
             "megawatt_hours": sum(d.mwh for d in members),
-            "week_interval": _week([Day(d.lower, d.mwh, d.weekend) for d in members]),
+            "measurement_interval": cells.interval(served.on(_days_of(served, year, week)), state, tier),
+            "week_interval": week_interval(members),
         }
         for (year, week), members in sorted(weeks.items())
     ]
 
 
-def _parts(
-    cells: Iterable[AgentHour], mwh: float, key: Callable[[AgentHour], str | None], name: str
-) -> list[dict[str, Any]]:
-    """Return the parts of a value: agent-hours of each ÷ the same energy, so they add up to it."""
-    sums: dict[str | None, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
-    for cell in cells:
-        part = sums[key(cell)]
-        part[0] += cell.lower
-        part[1] += cell.upper
-        part[2] += cell.total
+def _days_of(served: Served, year: int, week: int) -> frozenset[date]:
+    """Days of a week, those without any measured second too: their agents were seen."""
+    days = {h.day for h in served.hours} | {w.day for w in served.window} | set(served.energy.day_bounds)
+    return frozenset(d for d in days if d.isocalendar()[:2] == (year, week))
+
+
+def _by_profile(served: Served, state: str, tier: str) -> list[dict[str, Any]]:
+    """Return the parts of the value: a profile's agent-hours ÷ the energy of all, so they add up to it."""
+    profiles = sorted({c.profile for c in served.of("main", state, tier)})
     return [
-        {name: k, "contribution": v[0] / mwh, "contribution_upper": v[1] / mwh, "agent_hours": v[2]}
-        for k, v in sorted(sums.items(), key=lambda item: item[0] or "")
+        {"profile": p} | contribution(served.only(lambda x, p=p: x.profile == p), state, tier)  # type: ignore[misc]
+        for p in profiles
+    ]
+
+
+def contribution(part: Served, state: str, tier: str) -> dict[str, Any]:
+    """Return what *part* of the agents adds to the value, with both intervals of that ratio."""
+    own, mwh = part.of("main", state, tier), part.energy.mwh
+    return {
+        "contribution": sum(c.lower for c in own) / mwh,
+        "contribution_upper": sum(c.upper for c in own) / mwh,
+        "agent_hours": sum(c.total for c in own),
+        "contribution_interval": cells.interval(part, state, tier),
+        "contribution_week_interval": week_interval(by_day(part, own)),
+    }
+
+
+def by_hour(served: Served, state: str, tier: str) -> list[dict[str, Any]]:
+    """Return the hourly cells; an hour without agents has a ratio of 0, because it cost energy."""
+    agents: dict[Any, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
+    for cell in served.of("main", state, tier):
+        sums = agents[cell.hour]
+        for i, hours in enumerate((cell.lower, cell.upper, cell.total)):
+            sums[i] += hours
+    return [
+        {
+            "hour": h.hour.isoformat(),
+            "covered_s": h.covered_s,
+            "megawatt_hours": h.joules / JOULES_PER_MWH,
+            "agent_hours": agents[h.hour][2],
+            "conformant_agent_hours": agents[h.hour][:2],
+            "value": agents[h.hour][0] / h.joules * JOULES_PER_MWH,
+        }
+        for h in served.hours
+        if h.joules > 0
     ]
 
 

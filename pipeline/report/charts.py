@@ -1,240 +1,249 @@
-"""Charts as self-contained SVG: Altair writes the specification, vl-convert draws it without a network."""
+"""The kinds of charts of the report. Each takes plain rows and returns SVG, or nothing without a row."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-#: Stand-ins in the drawing, replaced by the page's own colours so that light and dark both work.
-_INK: Final = "#010203"
-_RULE: Final = "#040506"
-#: Told apart without colour vision, and with contrast on white as on near-black.
-_PALETTE: Final = {
-    "realised": "#d55e00",
-    "potential, any age": "#0f7ac0",
-    "potential within 3600 s": "#3f9fd8",
-    "potential within 300 s": "#7db8d9",
-    "engine": "#0a8a66",
-}
-_WIDTH: Final = 420
+from pipeline.report import text
+from pipeline.report.canvas import BLUE, GREEN, GREY, INK, ORANGE, end, extent, rows, short, spread, svg
+
+_ROW: Final = 24
+_DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
 
-def draw(figures: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-    """Return the charts that the figures allow, by name, as SVG text."""
-    charts: dict[str, str] = {}
-    length = figures["prompt_length"]
-    if length.get("value"):
-        charts["prompt_length"] = _prompt_length(length["display_histogram"])
-    hit = figures["prefix_hit"]
-    if hit.get("value"):
-        charts["hit_by_position"] = _hit_bars(
-            hit["by"]["position"], "position", "position of the call in its turn"
-        )
-        charts["hit_by_category"] = _hit_bars(hit["by"]["category"], "category", "category of the call")
-        charts["hit_by_idle"] = _hit_bars(hit["by"]["idle_bin"], "idle_bin", "idle time before the call")
-        if len(hit["hourly"]) > 1:
-            charts["hit_hourly"] = _hit_lines(hit["hourly"])
-    agents = figures["agents_per_megawatt"]
-    if agents.get("values"):
-        charts["agents"] = _agents(agents["values"])
-    return {name: svg for name, svg in charts.items() if svg}
+def _names(names: Sequence[str]) -> Any:
+    """The y axis of a chart whose rows are names, in the order of the data."""
+    import altair as alt
+
+    return alt.Y(
+        "name:N", sort=alt.EncodingSortField("order", op="min"), title=None,
+        axis=alt.Axis(domain=False, ticks=False, labelPadding=6, minExtent=extent(names)),
+    )  # fmt: skip
 
 
-def _prompt_length(buckets: Sequence[Mapping[str, Any]]) -> str:
-    used = [i for i, b in enumerate(buckets) if b["calls"]]
-    rows = [
-        {"order": i, "bucket": _bucket(b), "calls": b["calls"]}
-        for i, b in enumerate(buckets[used[0] : used[-1] + 1] if used else ())
-    ]
-    return _bars(rows, "bucket", "calls", "prompt tokens", "calls")
-
-
-def _bucket(bucket: Mapping[str, Any]) -> str:
-    def short(tokens: int) -> str:
-        return f"{tokens // 1_000_000}M" if tokens >= 1_000_000 else f"{tokens // 1000}K"
-
-    if bucket["up_to"] is None:
-        return f"> {short(bucket['above'])}"
-    return f"≤ {short(bucket['up_to'])}"
-
-
-def _hit_bars(rows: Sequence[Mapping[str, Any]], column: str, title: str) -> str:
-    long = []
-    for i, row in enumerate(rows):
-        for key, name in _series(row):
-            if row.get(key) is not None:
-                long.append(
-                    {"order": i, "group": str(row[column]).replace("_", " "), "series": name, "hit": row[key]}
-                )
-    if not long:
+def bars(data: Sequence[tuple[str, float, str]], label: str, *, mark: str | None = None) -> str:
+    """Horizontal bars of (name, value, words), top down in the order given; *mark* sets one of them apart."""
+    if not data:
         return ""
     import altair as alt
 
-    names = [n for n in _PALETTE if any(r["series"] == n for r in long)]
-    chart = (
-        alt.Chart(_rows(long))
-        .mark_bar()
-        .encode(
-            x=alt.X(
-                "group:N",
-                sort=alt.EncodingSortField("order", op="min"),
-                title=title,
-                axis=alt.Axis(labelAngle=-30),
-            ),
-            xOffset=alt.XOffset("series:N", sort=names),
-            y=alt.Y(
-                "hit:Q",
-                title="share of prompt tokens",
-                scale=alt.Scale(domain=[0, 1]),
-                axis=alt.Axis(format=".0%"),
-            ),
-            color=alt.Color(
-                "series:N", scale=_scale(names), legend=alt.Legend(title=None, orient="top", columns=2)
-            ),
-        )
-        .properties(width=_WIDTH, height=200)
-    )
-    return _svg(chart, f"Prefix hit by {title}")
-
-
-def _series(row: Mapping[str, Any]) -> list[tuple[str, str]]:
-    named = [("realised", "realised"), ("potential_inf", "potential, any age")]
-    return named + [
-        (k, f"potential within {k.removeprefix('potential_')} s")
-        for k in ("potential_3600", "potential_300")
-        if k in row
-    ]
-
-
-def _hit_lines(hourly: Sequence[Mapping[str, Any]]) -> str:
-    import altair as alt
-
-    names = {"realised": "realised", "potential_inf": "potential, any age", "engine": "engine"}
-    known = {row["hour"]: row for row in hourly}
-    first, last = (datetime.fromisoformat(row["hour"]) for row in (hourly[0], hourly[-1]))
-    hours = [first + timedelta(hours=n) for n in range(int((last - first).total_seconds() // 3600) + 1)]
-    long = [
-        {"hour": hour.isoformat() + "Z", "series": name, "hit": known.get(hour.isoformat(), {}).get(key)}
-        for hour in hours
-        for key, name in names.items()
-    ]  # an hour without a value breaks the line
-    used = [n for n in _PALETTE if any(r["series"] == n and r["hit"] is not None for r in long)]
-    long = [r for r in long if r["series"] in used]
-    if not long:
-        return ""
-    chart = (
-        alt.Chart(_rows(long))
-        .mark_line(point=alt.OverlayMarkDef(size=18))
-        .encode(
-            x=alt.X(
-                "hour:T",
-                title="hour (UTC)",
-                scale=alt.Scale(type="utc"),
-                axis=alt.Axis(format="%d %b %H:%M", labelAngle=-30, tickCount=6),
-            ),
-            y=alt.Y(
-                "hit:Q",
-                title="share of prompt tokens",
-                scale=alt.Scale(domain=[0, 1]),
-                axis=alt.Axis(format=".0%"),
-            ),
-            color=alt.Color("series:N", scale=_scale(used), legend=alt.Legend(title=None, orient="top")),
-        )
-        .properties(width=_WIDTH, height=200)
-    )
-    return _svg(chart, "Prefix hit hour by hour")
-
-
-def _agents(values: Sequence[Mapping[str, Any]]) -> str:
-    import altair as alt
-
-    rows = [
+    names = [short(name) for name, *_ in data]
+    values = [
         {
             "order": i,
-            "state": r["state"].replace("_", "-"),
-            "tier": r["tier"],
-            "low": r["value"],
-            "high": r["value_upper"],
+            "name": names[i],
+            "value": value,
+            "shown": shown,
+            "colour": ORANGE if name == mark else BLUE,
         }
-        for i, r in enumerate(values)
-        if r["boundary"] == values[0]["boundary"]
+        for i, (name, value, shown) in enumerate(data)
     ]
-    tiers = list(dict.fromkeys(r["tier"] for r in rows))
-    base = alt.Chart(_rows(rows)).encode(
-        x=alt.X(
-            "state:N",
-            sort=["open", "in-turn", "llm-active"],
-            title="state of the agent",
-            axis=alt.Axis(labelAngle=0),
-        ),
-        xOffset=alt.XOffset("tier:N", sort=tiers),
+    last = end(max(v for _, v, _ in data), extent(names), [s for *_, s in data])
+    base = alt.Chart(rows(values)).encode(
+        y=_names(names), x=alt.X("value:Q", scale=alt.Scale(domain=[0, last]), axis=None)
     )
-    bars = base.mark_bar().encode(
-        y=alt.Y("low:Q", title="agents per megawatt"),
-        color=alt.Color(
-            "tier:N",
-            sort=tiers,
-            scale=alt.Scale(domain=tiers, range=["#0f7ac0", "#d55e00", "#0a8a66", "#a05195"][: len(tiers)]),
-            legend=alt.Legend(title=None, orient="top", columns=2),
-        ),
-    )
-    ranges = base.mark_rule(color=_INK, strokeWidth=2).encode(y="low:Q", y2="high:Q")
-    return _svg(
-        (bars + ranges).properties(width=_WIDTH, height=200), "Agents per megawatt by state and service level"
-    )
+    layers = [
+        base.mark_bar(height=14).encode(color=alt.Color("colour:N", scale=None)),
+        base.mark_text(align="left", dx=5).encode(text="shown:N"),
+    ]
+    return svg(alt.layer(*layers), label, _ROW * len(data) + 8)
 
 
-def _bars(rows: Sequence[Mapping[str, Any]], x: str, y: str, x_title: str, y_title: str) -> str:
-    if not rows:
+def stacked(data: Sequence[Mapping[str, Any]], parts: Sequence[tuple[str, str]], label: str) -> str:
+    """Horizontal bars made of parts; *parts* are (key, colour), *data* rows of name, shown and the keys."""
+    if not data:
         return ""
     import altair as alt
 
-    chart = (
-        alt.Chart(_rows(rows))
-        .mark_bar(color=_PALETTE["potential, any age"])
-        .encode(
-            x=alt.X(
-                f"{x}:N",
-                sort=alt.EncodingSortField("order", op="min"),
-                title=x_title,
-                axis=alt.Axis(labelAngle=0),
-            ),
-            y=alt.Y(f"{y}:Q", title=y_title, axis=alt.Axis(tickMinStep=1)),
-        )
-        .properties(width=_WIDTH, height=200)
+    totals = [sum(float(r[k]) for k, _ in parts) for r in data]
+    names = [short(r["name"]) for r in data]
+    last = end(max(totals), extent(names), [r["shown"] for r in data])
+    pieces = []
+    for i, row in enumerate(data):
+        start = 0.0
+        for key, colour in parts:
+            stop = start + float(row[key])
+            pieces.append({"order": i, "name": names[i], "start": start, "end": stop, "colour": colour})
+            start = stop
+    ends = [
+        {"order": i, "name": names[i], "end": t, "shown": r["shown"]}
+        for i, (r, t) in enumerate(zip(data, totals, strict=True))
+    ]
+    y = _names(names)
+    x = alt.X("start:Q", scale=alt.Scale(domain=[0, last]), axis=None)
+    bar = (
+        alt.Chart(rows(pieces))
+        .mark_bar(height=14)
+        .encode(y=y, x=x, x2="end:Q", color=alt.Color("colour:N", scale=None))
     )
-    return _svg(chart, f"{y_title} by {x_title}")
+    words = alt.Chart(rows(ends)).mark_text(align="left", dx=5).encode(y=y, x="end:Q", text="shown:N")
+    return svg(bar + words, label, _ROW * len(data) + 8)
 
 
-def _rows(rows: Sequence[Mapping[str, Any]]) -> Any:
+def dumbbells(data: Sequence[tuple[str, float | None, float | None]], label: str) -> str:
+    """Rows of (name, realised, potential): a dot and a diamond on a scale of shares, each with its value."""
+    if not data:
+        return ""
     import altair as alt
 
-    inline: Any = alt.InlineData  # its constructor carries no types
-    return inline(values=list(rows))
+    points, lines = [], []
+    names = [short(name) for name, *_ in data]
+    for i, (_, real, could) in enumerate(data):
+        name = names[i]
+        known = [v for v in (real, could) if v is not None]
+        if len(known) == 2:
+            lines.append({"order": i, "name": name, "low": min(known), "high": max(known)})
+        same = len(known) == 2 and text.percent(real) == text.percent(could)
+        for value, other, shape, colour in ((real, could, "circle", ORANGE), (could, real, "diamond", BLUE)):
+            if value is None:
+                continue
+            left = other is not None and (value < other or (same and shape == "circle"))
+            shown = "" if same and shape == "circle" else text.percent(value)
+            points.append(
+                {"order": i, "name": name, "value": value, "shape": shape, "colour": colour,
+                 "left": shown if left and not same else "", "right": "" if left and not same else shown}
+            )  # fmt: skip
+    y = _names(names)
+    scale = alt.Scale(domain=[-0.24, 1.24], nice=False)
+    axis = alt.Axis(values=[0, 0.5, 1], format=".0%", title=None, domain=False, grid=True)
+    dots = alt.Chart(rows(points)).encode(y=y, x=alt.X("value:Q", scale=scale, axis=axis))
+    layers: list[Any] = []
+    if lines:
+        layers.append(
+            alt.Chart(rows(lines)).mark_rule(color=GREY, strokeWidth=2)
+            .encode(y=y, x=alt.X("low:Q", scale=scale, axis=axis), x2="high:Q")
+        )  # fmt: skip
+    layers += [
+        dots.mark_point(filled=True, size=70, opacity=1).encode(
+            shape=alt.Shape("shape:N", scale=None), color=alt.Color("colour:N", scale=None)
+        ),
+        dots.mark_text(align="left", dx=7).encode(text="right:N"),
+        dots.mark_text(align="right", dx=-7).encode(text="left:N"),
+    ]
+    return svg(alt.layer(*layers), label, _ROW * len(data) + 26)
 
 
-def _scale(names: Sequence[str]) -> Any:
+def hourly(series: Mapping[str, tuple[str, Mapping[datetime, float]]], label: str) -> str:
+    """Shares by hour; *series* maps a name to (colour, hour -> share). A missing hour breaks the line."""
+    series = {name: (colour, known) for name, (colour, known) in series.items() if known}
+    hours = sorted({h for _, known in series.values() for h in known})
+    if len(hours) < 2:
+        return ""
     import altair as alt
 
-    return alt.Scale(domain=list(names), range=[_PALETTE[n] for n in names])
-
-
-def _svg(chart: Any, label: str) -> str:
-    """Draw a chart; ink and rules follow the page, and the drawing scales with its column."""
-    import vl_convert
-
-    styled = (
-        chart.configure(background="transparent", font="sans-serif")
-        .configure_axis(
-            labelColor=_INK, titleColor=_INK, domainColor=_RULE, tickColor=_RULE, gridColor=_RULE,
-            gridOpacity=0.35, labelFontSize=12, titleFontSize=12, titleFontWeight="normal",
-        )
-        .configure_legend(labelColor=_INK, labelFontSize=12, symbolType="square")
-        .configure_view(stroke=None)
+    count = int((hours[-1] - hours[0]).total_seconds() // 3600)
+    every = [hours[0] + timedelta(hours=n) for n in range(count + 1)]
+    points = [
+        {"hour": h.isoformat() + "Z", "name": name, "value": known.get(h), "colour": colour}
+        for name, (colour, known) in series.items()
+        for h in every
+    ]
+    last = {name: known[max(known)] for name, (_, known) in series.items()}
+    places = spread(list(last.values()), 0.1)
+    ends = [
+        {"hour": every[-1].isoformat() + "Z", "place": place, "colour": series[name][0],
+         "shown": f"{name} {text.percent(last[name])}"}
+        for name, place in zip(last, places, strict=True)
+    ]  # fmt: skip
+    room = timedelta(hours=count * 0.62)
+    domain = [f"{every[0].isoformat()}Z", f"{(every[-1] + room).isoformat()}Z"]
+    step = max(1, (count // 24 + 1) // 4) if count >= 48 else 0
+    ticks = (
+        [h for h in every if h.hour == 0][::step] if step else every[:: max(1, len(every) // 3)]
     )  # fmt: skip
-    svg: str = vl_convert.vegalite_to_svg(styled.to_dict(), vl_version="v6_1")
-    svg = svg.replace(_INK, "currentColor").replace(_RULE, "var(--rule)")
-    svg = re.sub(r"<svg ", f'<svg role="img" aria-label="{label}" ', svg, count=1)
-    return re.sub(r'(<svg [^>]*?)width="[\d.]+" height="[\d.]+"', r"\1", svg, count=1)
+    x = alt.X(
+        "hour:T", title=None, scale=alt.Scale(type="utc", domain=domain),
+        axis=alt.Axis(
+            format="%-d %b" if step else "%H:%M", grid=False,
+            values=[
+                {"year": h.year, "month": h.month, "date": h.day, "hours": h.hour, "utc": True} for h in ticks
+            ],
+        ),
+    )  # fmt: skip
+    axis = alt.Axis(values=[0, 0.5, 1], format=".0%", title=None, domain=False)
+    y = alt.Y("value:Q", scale=alt.Scale(domain=[0, 1]), axis=axis)
+    dense = len(every) > 60
+    line = alt.Chart(rows(points)).encode(
+        x=x, y=y, color=alt.Color("colour:N", scale=None), detail="name:N",
+        strokeDash=alt.StrokeDash(
+            "name:N", scale=alt.Scale(domain=list(series), range=[[1, 0], [5, 3], [2, 2]]), legend=None
+        ),
+    )  # fmt: skip
+    layers: list[Any] = [line.mark_line(strokeWidth=1.5 if dense else 2)]
+    if not dense:
+        layers.append(line.mark_point(filled=True, size=16))
+    layers.append(
+        alt.Chart(rows(ends)).mark_text(align="left", dx=5).encode(
+            x=x, y=alt.Y("place:Q", scale=alt.Scale(domain=[0, 1]), axis=axis), text="shown:N",
+        )
+    )  # fmt: skip
+    return svg(alt.layer(*layers), label, 190)
+
+
+def week(samples: Mapping[int, float], sized: float | None, sized_label: str, label: str) -> str:
+    """Calls in flight by hour of the business week (0 = Monday 00:00), with the load that is planned for."""
+    if len(samples) < 2:
+        return ""
+    import altair as alt
+
+    values = [{"hour": h, "end": h + 1, "value": v, "zero": 0} for h, v in sorted(samples.items())]
+    peak = max(samples, key=lambda h: samples[h])
+    top = max(samples[peak], sized or 0.0) * 1.3 or 1.0
+    x = alt.X(
+        "hour:Q", title=None, scale=alt.Scale(domain=[0, 168], nice=False),
+        axis=alt.Axis(
+            values=[24 * d + 12 for d in range(7)], ticks=False, grid=False,
+            labelExpr=f"{list(_DAYS)}[floor(datum.value / 24)]".replace("'", '"'),
+        ),
+    )  # fmt: skip
+    axis = alt.Axis(title=None, domain=False, tickCount=4)
+    y = alt.Y("value:Q", scale=alt.Scale(domain=[0, top]), axis=axis)
+    area = alt.Chart(rows(values)).mark_rect(color=BLUE).encode(x=x, x2="end:Q", y=y, y2="zero:Q")
+    where = f"{text.hour_of_week(peak)}, {text.number(samples[peak])} calls"
+    right = peak >= 84
+    note = (
+        alt.Chart(rows([{"hour": peak, "value": samples[peak], "shown": where}]))
+        .mark_text(align="right" if right else "left", dx=-4 if right else 4, dy=-7)
+        .encode(x=x, y=y, text="shown:N")
+    )
+    layers: list[Any] = [area, note]
+    if sized is not None and sized > 0:
+        line = alt.Chart(
+            rows([{"value": sized, "shown": sized_label, "hour": 167 if not right else 1}])
+        ).encode(y=y)
+        layers.append(line.mark_rule(strokeDash=[4, 3], color=INK, strokeWidth=1.5))
+        layers.append(
+            line.mark_text(align="left" if right else "right", dy=-6, baseline="bottom").encode(
+                x=x, text="shown:N"
+            )
+        )
+    return svg(alt.layer(*layers), label, 170)
+
+
+def intervals(data: Sequence[tuple[str, float, float, float, str]], label: str) -> str:
+    """Rows of (name, low, value, high, words): a dot with the line of what it may have been."""
+    if not data:
+        return ""
+    import altair as alt
+
+    names = [short(name) for name, *_ in data]
+    last = end(max(high for *_, high, _ in data), extent(names), [s for *_, s in data])
+    values = [
+        {"order": i, "name": names[i], "low": low, "value": value, "high": high, "shown": shown}
+        for i, (_, low, value, high, shown) in enumerate(data)
+    ]
+    y = _names(names)
+    scale = alt.Scale(domain=[0, last])
+    base = alt.Chart(rows(values)).encode(y=y)
+    layers = [
+        base.mark_rule(color=GREEN, strokeWidth=5, opacity=0.45).encode(
+            x=alt.X("low:Q", scale=scale, axis=None), x2="high:Q"
+        ),
+        base.mark_point(filled=True, color=GREEN, size=60, opacity=1).encode(
+            x=alt.X("value:Q", scale=scale, axis=None)
+        ),
+        base.mark_text(align="left", dx=6).encode(x=alt.X("high:Q", scale=scale, axis=None), text="shown:N"),
+    ]
+    return svg(alt.layer(*layers), label, _ROW * len(data) + 8)

@@ -6,7 +6,7 @@ import io
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pipeline.report import text
+from pipeline.report import beside, text
 from pipeline.report.definitions import DEFINITIONS
 
 if TYPE_CHECKING:
@@ -52,5 +52,7 @@ def summary(
     console.print(table(figures))
     for note in text.all_notes(figures, notes):
         console.print(f"Note: {note.text}", markup=False, highlight=False)
+    for sentence in beside.sentences(figures[beside.FIGURE]):
+        console.print(sentence, markup=False, highlight=False)
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+from zoneinfo import ZoneInfo
 
 from pipeline.report.definitions import DEFINITIONS
 
@@ -37,9 +39,11 @@ class Line:
 
 
 def number(value: float | None) -> str:
-    """Write a number with about three significant digits and thousands apart."""
+    """Write a number with about three significant digits and thousands apart; a whole count in full."""
     if value is None:
         return NONE
+    if isinstance(value, int):
+        return f"{value:,}"
     size = abs(value)
     if size >= 1000:
         return f"{value:,.0f}"
@@ -55,6 +59,34 @@ def number(value: float | None) -> str:
 def share(value: float | None) -> str:
     """Write a share as per cent."""
     return NONE if value is None else f"{value * 100:.1f} %"
+
+
+def percent(value: float | None) -> str:
+    """Write a share as whole per cent, for labels; near 0 and 1 with the digit that tells them from it."""
+    if value is None:
+        return NONE
+    if 0 < value < 0.0005:
+        return "< 0.1%"
+    if 0.9995 <= value < 1:
+        return "> 99.9%"
+    near = 0 < value < 0.005 or 0.995 <= value < 1
+    return f"{value * 100:.1f}%" if near else f"{value * 100:.0f}%"
+
+
+def span(low: float, high: float) -> str:
+    """Write a range; one number where both ends read the same."""
+    first, last = number(low), number(high)
+    return first if first == last else f"{first} to {last}"
+
+
+def count(value: int, noun: str) -> str:
+    """Write how many there are of a thing whose plural takes an s."""
+    return f"{value:,} {noun}" if value == 1 else f"{value:,} {noun}s"
+
+
+def capital(phrase: str) -> str:
+    """Write the first letter as a capital."""
+    return f"{phrase[:1].upper()}{phrase[1:]}"
 
 
 def sentence(phrase: str) -> str:
@@ -73,7 +105,30 @@ def duration(hours: float) -> str:
         return f"{number(hours / 24)} days"
     if hours >= 1:
         return f"{number(hours)} hours"
-    return f"{number(hours * 60)} minutes"
+    if hours >= 1 / 30:
+        return f"{number(hours * 60)} minutes"
+    return f"{hours * 3600:.0f} seconds"
+
+
+_DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+
+
+def hour_of_week(hour: int) -> str:
+    """Write an hour of the business week, 0 being Monday 00:00."""
+    return f"{_DAYS[hour // 24]} {hour % 24:02d}:00"
+
+
+def window(found: Mapping[str, Any], time_zone: str) -> str:
+    """Write a window: whole business days as days, anything else as two instants."""
+    zone = ZoneInfo(time_zone)
+    ends = [datetime.fromisoformat(found[k]).replace(tzinfo=UTC).astimezone(zone) for k in ("start", "end")]
+    if all(at.time() == at.min.time() for at in ends):
+        first, last = ends[0].date(), ends[1].date() - timedelta(days=1)
+        days = f"{first:%a %-d %b %Y}" if first == last else f"{first:%a %-d %b} to {last:%a %-d %b %Y}"
+        week = last - first == timedelta(days=6) and first.weekday() == 0
+        number_ = f", week {first.isocalendar().week}" if week else ""
+        return f"{days}{number_} ({time_zone})"
+    return f"{instant(found['start'])} to {instant(found['end'])} UTC, {duration(found['hours'])}"
 
 
 def all_notes(figures: Mapping[str, Mapping[str, Any]], given: Sequence[Note | str]) -> list[Note]:
@@ -97,7 +152,7 @@ def all_notes(figures: Mapping[str, Mapping[str, Any]], given: Sequence[Note | s
                 ("agents_per_megawatt", "calls_per_human_hour"),
             )
         )
-    imported = {text: None for f in figures.values() for text in f.get("import_notes", ())}
+    imported = {text: None for name in DEFINITIONS for text in figures[name].get("import_notes", ())}
     notes += [Note(f"Imported calls. {text}") for text in imported]
     hit = figures["prefix_hit"]
     if hit.get("suspect_cells"):
@@ -119,8 +174,7 @@ def all_notes(figures: Mapping[str, Mapping[str, Any]], given: Sequence[Note | s
         notes.append(
             Note(
                 f"{shared} key(s) without a user were in several turns at once: several people may share "
-                "them, "
-                "and the union counts them as one.",
+                "them, and the union counts them as one.",
                 ("calls_per_human_hour",),
             )
         )
@@ -208,7 +262,8 @@ def headlines(figures: Mapping[str, Mapping[str, Any]]) -> list[Line]:
             shown += f" to {number(row['value_upper'])}"
         covered = agents["coverage"]["power"].get(row["boundary"])
         lines.append(Line("agents_per_megawatt", name, row["value"], shown, "agents/MW", covered))
-    for figure, content in figures.items():
+    for figure in DEFINITIONS:
+        content = figures[figure]
         if content.get("reason"):
             lines.append(
                 Line(

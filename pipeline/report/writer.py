@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import math
 import platform
@@ -16,8 +14,10 @@ from typing import Any, Final
 from gateway_plugin.event import SCHEMA_VERSION
 from pipeline import figures, run
 from pipeline.lake import write_text
-from pipeline.report import charts, text
+from pipeline.report import change, extras, markdown, page, planning, sections, tabular, text
 from pipeline.report.definitions import DEFINITIONS
+from pipeline.report.front import front
+from pipeline.sizing import document as plan_document
 from pipeline.sql import binding, parameters
 
 REPORT_VERSION: Final = 1
@@ -31,8 +31,9 @@ def write(
     *,
     since: date | datetime | None = None,
     until: date | datetime | None = None,
+    sizing: planning.Sizing | None = None,
 ) -> list[Path]:
-    """Write ``report.json``, ``report.html``, ``report.md`` and ``figures.csv`` into *out_dir*.
+    """Write ``report.json``, ``.html`` and ``.md``, ``figures.csv`` and ``plan.yaml`` into *out_dir*.
 
     Args:
         lake: root of the lake; facts must have been built.
@@ -41,19 +42,41 @@ def write(
         notes: what a reader must know, shown beside the figures a note names (all, where it names none).
         since: start of the window, naive UTC.
         until: end of the window, not included.
+        sizing: plan file, what is installed, and what the checklist looks at.
+
+    ``plan.yaml`` is the computed plan of the window, there only where the window gives one.
     """
-    computed = figures.compute(lake, settings, since, until)
+    computed = figures.compute(lake, settings, since, until, extras.measure(lake))
     content = computed.to_dict()
     shown = text.all_notes(content, notes)
-    document = content | {"meta": _meta(lake, settings, computed, shown)}
-    page = _render(document, shown)
+    meta = _meta(lake, settings, computed, shown)
+    measured = content | {"counts": meta["counts"], "meta": meta}
+    earlier, why = extras.before(lake, settings, computed.window)
+    made, planned = extras.plan_of(measured, earlier, sizing)
+    rest = computed.more or extras.EMPTY
+    document: dict[str, Any] = {
+        **content,
+        "change": change.compare(measured, earlier, why),
+        **made,
+        **rest,
+        "reuse": extras.cost(rest["reuse"], planned),
+        "meta": meta,
+    }
+    parts = sections.build(document, shown)
+    first = front(document)
+    general = [n.text for n in shown if set(n.figures or DEFINITIONS) == set(DEFINITIONS)]
     out_dir.mkdir(parents=True, exist_ok=True)
-    return [
+    written = [
         _save(out_dir / "report.json", json.dumps(_plain(document), indent=2, ensure_ascii=False) + "\n"),
-        _save(out_dir / "report.html", page),
-        _save(out_dir / "report.md", _markdown(document, shown)),
-        _save(out_dir / "figures.csv", _csv(content)),
+        _save(out_dir / "report.html", page.render(document, first, parts, general)),
+        _save(out_dir / "report.md", markdown.render(document, first, parts, general)),
+        _save(out_dir / "figures.csv", tabular.render(content, parts)),
     ]
+    if planned is not None:
+        written.append(_save(out_dir / "plan.yaml", plan_document.dump(planned.report)))
+    else:
+        (out_dir / "plan.yaml").unlink(missing_ok=True)
+    return written
 
 
 def _meta(
@@ -108,92 +131,6 @@ def _version(package: str) -> str | None:
         return version(package)
     except PackageNotFoundError:
         return None
-
-
-def _render(document: dict[str, Any], notes: Sequence[text.Note]) -> str:
-    import jinja2
-
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {
-        "number": text.number,
-        "share": text.share,
-        "sentence": text.sentence,
-        "instant": text.instant,
-        "duration": text.duration,
-    }
-    content = {k: v for k, v in document.items() if k != "meta"}
-    lines = text.headlines(content)
-    return environment.get_template("report.html.j2").render(
-        document=document,
-        definitions=DEFINITIONS,
-        lines={name: [line for line in lines if line.figure == name] for name in DEFINITIONS},
-        notes={name: [n.text for n in notes if n.concerns(name)] for name in DEFINITIONS},
-        charts={name: _markup(svg) for name, svg in charts.draw(content).items()},
-        bad_audits=[a for a in document["meta"]["audits"] if a["rows"]],
-    )
-
-
-def _markup(svg: str) -> Any:
-    from markupsafe import Markup
-
-    return Markup(svg)  # noqa: S704 - drawn by us from numbers and closed lists of names
-
-
-def _markdown(document: dict[str, Any], notes: Sequence[text.Note]) -> str:
-    content = {k: v for k, v in document.items() if k != "meta"}
-    window = document["meta"]["window"]
-    out = ["# agentwatt report", ""]
-    if window:
-        out += [_window_line(window), ""]
-    lines = text.headlines(content)
-    for name, definition in DEFINITIONS.items():
-        out += [f"## {definition.title}", "", definition.plain, ""]
-        out += [f"> **Note:** {n.text}" for n in notes if n.concerns(name)]
-        if any(n.concerns(name) for n in notes):
-            out.append("")
-        out += ["| what | value | unit | coverage |", "|---|---:|---|---:|"]
-        for line in lines:
-            if line.figure == name:
-                what = f"{line.name} ({line.reason})" if line.reason else line.name
-                out.append(f"| {_cell(what)} | {line.shown} | {line.unit} | {text.share(line.coverage)} |")
-        boundary = content[name].get("boundary")
-        out += ["", f"Definition: {definition.formula}.", ""]
-        if boundary:
-            out += [f"Power boundary: {boundary}.", ""]
-    return "\n".join(out)
-
-
-def _window_line(window: dict[str, Any]) -> str:
-    start, end = text.instant(window["start"]), text.instant(window["end"])
-    return f"Window: {start} to {end} UTC, {text.duration(window['hours'])}."
-
-
-def _cell(value: str) -> str:
-    return value.replace("|", "\\|").replace("\n", " ")
-
-
-def _csv(content: dict[str, dict[str, Any]]) -> str:
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(("figure", "name", "value", "unit", "coverage", "reason"))
-    for line in text.headlines(content):
-        writer.writerow(
-            (
-                line.figure,
-                line.name,
-                "" if line.value is None else repr(float(line.value)),
-                line.unit,
-                "" if line.coverage is None else repr(float(line.coverage)),
-                line.reason or "",
-            )
-        )
-    return buffer.getvalue()
 
 
 def _plain(value: Any) -> Any:

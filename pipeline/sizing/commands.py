@@ -10,7 +10,6 @@ import json
 from collections.abc import Callable
 from dataclasses import asdict
 from enum import StrEnum
-from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -91,11 +90,6 @@ def _read(path: Path) -> Any:
     return document.parse(text, path.name).data
 
 
-def _base() -> plan_file.Plan:
-    text = files("pipeline.sizing").joinpath("base_plan.yaml").read_text(encoding="utf-8")
-    return measured.as_defaults(plan_file.parse(text, "base_plan.yaml"))
-
-
 @plan_app.command("run")
 def run(
     file: Annotated[Path | None, typer.Argument(help="Plan file; published defaults without one.")] = None,
@@ -118,7 +112,7 @@ def run(
     if file is None and from_week is None:
         _fail("give a plan file, or --from-week report.json")
     try:
-        stated = plan_file.load(file) if file else _base()
+        stated = plan_file.load(file) if file else measured.published()
         account = week = None
         if from_week is not None:
             week = measured.load(from_week)

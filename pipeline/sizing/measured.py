@@ -9,9 +9,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
 
+from pipeline.sizing import plan_file
 from pipeline.sizing.concurrency import Tag
 from pipeline.sizing.inputs import BY_KEY, Input
 from pipeline.sizing.plan_file import Plan
@@ -275,3 +277,9 @@ def _filled(present: Input | None) -> dict[str, Any]:
 def as_defaults(plan: Plan) -> Plan:
     """A plan all of whose inputs count as defaults: the published base under a week without a plan."""
     return replace(plan, inputs={k: replace(i, is_default=True) for k, i in plan.inputs.items()})
+
+
+def published() -> Plan:
+    """The published example, all of it defaults: what stands in where nobody has written a plan."""
+    text = files("pipeline.sizing").joinpath("base_plan.yaml").read_text(encoding="utf-8")
+    return as_defaults(plan_file.parse(text, "base_plan.yaml"))

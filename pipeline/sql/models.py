@@ -59,6 +59,7 @@ METRIC_MARTS: Final = (
     "mart_energy_island",
     "mart_energy_hour",
     "mart_energy_bound",
+    "mart_energy_bound_day",
     "mart_turn_conformity",
     "mart_agent_interval",
     "mart_pooled_hour",

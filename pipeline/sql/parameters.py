@@ -174,6 +174,10 @@ class Power(Protocol):
         """Least measured share of the window."""
 
     @property
+    def unseen_ms(self) -> float:
+        """Longest time between the gateway's instant of an end of a call and the client's or the engine's."""
+
+    @property
     def capacity_share(self) -> float:
         """Share of the agent time that must conform for a load to count as carried."""
 
@@ -350,6 +354,7 @@ def bind_conventions(con: duckdb.DuckDBPyConnection, settings: Conventions) -> d
         "burst_gap_s": min([visit_gap_s, *(float(s) for s in settings.idle_caps_s)]),
         "max_gap_s": float(power.max_gap_s),
         "deep_loop_calls": DEEP_LOOP_CALLS,
+        "unseen_s": power.unseen_ms / 1e3,
     }
 
 

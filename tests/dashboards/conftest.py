@@ -1,7 +1,8 @@
-"""A PostgreSQL server that holds an exported week."""
+"""A PostgreSQL server that holds an exported week, and a Prometheus that scrapes working services."""
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from deploy.local.services import PostgresService
 from pipeline import export as exporting
 from pipeline import run
 from pipeline.settings import PowerSettings, Settings
+from tests.dashboards.live import Live, scraped
 from tests.pipeline.sql.synthetic import scenario
 
 
@@ -26,3 +28,12 @@ def exported_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         with PostgresService(tmp_path_factory.mktemp("postgres")) as service:
             exporting.export(settings, service.url)
             yield service.url
+
+
+@pytest.fixture(scope="session")
+def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    """Return a Prometheus that has scraped a real proxy and the engine under traffic."""
+    if shutil.which("prometheus") is None:
+        pytest.skip("prometheus is not installed: apt-get install --no-install-recommends prometheus")
+    with scraped(tmp_path_factory.mktemp("live")) as server:
+        yield server

@@ -21,9 +21,7 @@ def beside(agents: Agents, body: dict[str, Any], session: str = "s") -> bool:
 
 def chain_of(body: dict[str, Any]) -> prefix.Chain:
     items = items_of(body)
-    chain = prefix.build(body, items, seed=1, max_bytes=1 << 22)
-    chain.first_user_digest = prefix.text_digest(first_human_text(items), 1)
-    return chain
+    return prefix.build(body, items, seed=1, max_bytes=1 << 22, opening=first_human_text(items))
 
 
 def test_the_first_caller_of_a_session_is_main() -> None:

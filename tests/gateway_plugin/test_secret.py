@@ -6,7 +6,8 @@ from typing import Any
 import fakeredis
 import pytest
 
-from gateway_plugin.secret import SECRET_KEY, memory_seed, shared_secret
+from gateway_plugin.event import SECRET_KEY
+from gateway_plugin.secret import memory_seed, shared_secret
 from gateway_plugin.settings import PluginSettings
 
 

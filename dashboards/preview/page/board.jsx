@@ -4,6 +4,7 @@ import {
   EmbeddedScene,
   QueryVariable,
   SceneControlsSpacer,
+  SceneDataTransformer,
   SceneGridItem,
   SceneGridLayout,
   SceneGridRow,
@@ -81,7 +82,11 @@ function viz(panel) {
     options: panel.options,
     fieldConfig: { overrides: [], ...panel.fieldConfig },
     titleItems: (panel.links ?? []).map((link) => new PanelLink(link)),
-    $data: new SceneQueryRunner({ datasource: panel.datasource, queries: panel.targets, maxDataPoints: panel.maxDataPoints }),
+    $timeRange: panel.timeFrom && new SceneTimeRange({ from: `now-${panel.timeFrom}`, to: 'now', timeZone: 'utc' }),
+    $data: new SceneDataTransformer({
+      transformations: panel.transformations ?? [],
+      $data: new SceneQueryRunner({ datasource: panel.datasource, queries: panel.targets, maxDataPoints: panel.maxDataPoints }),
+    }),
   });
 }
 

@@ -12,6 +12,8 @@ import {
   numberOverrideProcessor,
   standardEditorsRegistry,
   standardFieldConfigEditorRegistry,
+  standardTransformers,
+  standardTransformersRegistry,
   stringOverrideProcessor,
   thresholdsOverrideProcessor,
   unitOverrideProcessor,
@@ -35,8 +37,8 @@ const PROCESSORS = {
 };
 // Settings of a panel's own that its field configuration may hold, with Grafana's defaults.
 const LINES = {
-  drawStyle: 'line', lineWidth: 1, fillOpacity: 0, showPoints: 'auto', lineInterpolation: 'linear', barAlignment: 0,
-  axisPlacement: 'auto', axisLabel: '', spanNulls: false, stacking: { mode: 'none', group: 'A' },
+  drawStyle: 'line', lineWidth: 1, fillOpacity: 0, showPoints: 'auto', pointSize: 5, lineInterpolation: 'linear', barAlignment: 0,
+  axisPlacement: 'auto', axisLabel: '', axisSoftMax: undefined, spanNulls: false, stacking: { mode: 'none', group: 'A' },
   thresholdsStyle: { mode: 'off' }, hideFrom: { legend: false, tooltip: false, viz: false },
 };
 const TABLE = { align: 'auto', cellOptions: { type: 'auto' }, width: undefined, minWidth: 150 };
@@ -114,7 +116,7 @@ function Bars(props) {
         <BarGauge
           value={value.display} field={value.field} width={w} height={h} orientation={orientation} theme={theme}
           itemSpacing={8} lcdCellWidth={12} displayMode={options.displayMode} alignmentFactors={alignmentFactors}
-          showUnfilled
+          text={options.text} showUnfilled
         />
       )}
       renderCounter={data.structureRev ?? 0}
@@ -136,6 +138,14 @@ function Grid({ data, width, height, timeRange, options }) {
 
 export function register() {
   standardEditorsRegistry.setInit(() => []);
+  standardTransformersRegistry.setInit(() =>
+    // Two entries share an id.
+    [...new Map(Object.values(standardTransformers).map((t) => [t.id, t])).values()].map((transformation) => ({
+      id: transformation.id,
+      name: transformation.name,
+      transformation: () => Promise.resolve(transformation),
+    }))
+  );
   standardFieldConfigEditorRegistry.setInit(() =>
     Object.entries(PROCESSORS).map(([path, process]) => property(path, process))
   );

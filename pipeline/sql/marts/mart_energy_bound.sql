@@ -4,7 +4,8 @@
 -- Meaning: expected_s: how long it serves the pool in the window; measured_s and joules: what its own samples
 --   cover; min_watts and max_watts: least and most mean power between two samples (restarts left out);
 --   reset_s: stretches in which its counter began again, whose energy is known from below only; idle_watts:
---   least mean power of a whole hour (what the device draws when it does nothing, if it ever did nothing).
+--   least mean power of an hour (what the device draws when it does nothing, if it ever did nothing), null
+--   where only one hour was measured.
 WITH piece AS (
   SELECT
     p.scope, p.pool, p.device, s.is_reset,
@@ -25,6 +26,7 @@ idle AS (
   SELECT scope, pool, device, MIN(watts) AS idle_watts
   FROM hourly
   GROUP BY scope, pool, device
+  HAVING COUNT(*) >= 2
 ),
 told AS (
   SELECT

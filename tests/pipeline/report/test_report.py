@@ -10,12 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from pipeline import figures, report, run
 from pipeline.report import text
-from pipeline.report.definitions import DEFINITIONS
+from pipeline.report.definitions import DEFINITIONS, GLOSSARY
+from pipeline.sizing import measured, plan_compare
 from tests.pipeline.sql.synthetic import MONDAY, Settings, build, event, scenario
 
+MADE = ["change", "decision", "plan_check", "checklist", "reuse", "quantities", "failures", "catalogue"]
 NOTES = ["Power is synthetic.", report.Note("Time is compressed ×10.")]
 
 
@@ -26,7 +29,7 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run.build(lake, Settings())
     target = tmp_path_factory.mktemp("report")
     paths = report.write(lake, Settings(), target / "out", NOTES)
-    assert [p.name for p in paths] == ["report.json", "report.html", "report.md", "figures.csv"]
+    assert [p.name for p in paths] == ["report.json", "report.html", "report.md", "figures.csv", "plan.yaml"]
     assert sorted(p.name for p in (target / "out").iterdir()) == sorted(p.name for p in paths)
     return target / "out"
 
@@ -85,7 +88,7 @@ def page(out: Path) -> Page:
 def test_the_json_holds_the_four_figures_and_meta_with_unit_coverage_and_convention(
     document: dict[str, Any],
 ) -> None:
-    assert list(document) == [*DEFINITIONS, "meta"]
+    assert list(document) == [*DEFINITIONS, *MADE, "meta"]
     for name in DEFINITIONS:
         figure = document[name]
         assert figure["value"] is not None
@@ -116,11 +119,15 @@ def test_the_page_needs_no_network_and_every_link_leads_somewhere(page: Page) ->
     assert len(page.ids) == len(set(page.ids))
 
 
-def test_each_figure_links_to_its_definition_on_the_same_page(page: Page) -> None:
+def test_each_figure_and_each_table_links_to_its_definition_on_the_same_page(page: Page) -> None:
     for name in DEFINITIONS:
         assert name in page.ids
-        assert f"definition-{name}" in page.ids
         assert f"#definition-{name}" in page.links
+    linked = {link.removeprefix("#definition-") for link in page.links if link.startswith("#definition-")}
+    assert linked <= {*DEFINITIONS, *GLOSSARY}
+    assert {f"definition-{name}" for name in (*DEFINITIONS, *GLOSSARY)} <= set(page.ids)
+    # What has no row in this lake has no table, and so no link.
+    assert set(GLOSSARY) - linked <= {"audits", "counting", "profiles", "failures", "catalogue", "gateway"}
 
 
 def test_the_page_adapts_to_dark_mode_narrow_screens_and_paper(out: Path) -> None:
@@ -132,24 +139,27 @@ def test_the_page_adapts_to_dark_mode_narrow_screens_and_paper(out: Path) -> Non
 
 def test_charts_are_drawn_with_labels_and_follow_the_pages_colours(out: Path) -> None:
     html = (out / "report.html").read_text(encoding="utf-8")
-    svgs = re.findall(r"<svg [^>]*>", html)
-    labels = {re.search(r'aria-label="([^"]*)"', s).group(1) for s in svgs}  # type: ignore[union-attr]
-    assert len(svgs) == len(labels) == 6
-    assert any("position" in label for label in labels)
+    figures_ = re.findall(r"<figure .*?</figure>", html, re.DOTALL)
+    labels = [re.search(r'aria-label="([^"]*)"', f) for f in figures_]
+    assert len(figures_) >= 6
+    for drawn, label in zip(figures_, labels, strict=True):
+        assert label
+        assert "<figcaption><strong>" in drawn
+        assert "<text" in drawn
     assert "currentColor" in html
     assert "#010203" not in html
 
 
-def test_notes_stand_beside_the_figures_they_concern(out: Path) -> None:
+def test_notes_stand_beside_the_figures_they_concern_and_those_on_all_figures_at_the_top(out: Path) -> None:
     html = (out / "report.html").read_text(encoding="utf-8")
     sections = {
-        name: re.search(rf'<section id="{name}">.*?</section>', html, re.DOTALL).group(0)
-        for name in DEFINITIONS
-    }  # type: ignore[union-attr]
-    assert [n for n in DEFINITIONS if "Power is synthetic." in sections[n]] == ["agents_per_megawatt"]
-    assert [n for n in DEFINITIONS if "Time is compressed ×10." in sections[n]] == list(DEFINITIONS)
+        found[1]: found[0] for found in re.finditer(r'<section id="(\w+)">.*?</section>', html, re.DOTALL)
+    }
+    assert [n for n, words in sections.items() if "Power is synthetic." in words] == ["agents_per_megawatt"]
+    assert html.count("Time is compressed ×10.") == 1
+    assert html.index("Time is compressed ×10.") < html.index("<section")
     markdown = (out / "report.md").read_text(encoding="utf-8")
-    assert markdown.count("Time is compressed ×10.") == 4
+    assert markdown.count("Time is compressed ×10.") == 1
     assert markdown.count("Power is synthetic.") == 1
 
 
@@ -159,8 +169,32 @@ def test_the_csv_agrees_with_the_json(out: Path, document: dict[str, Any]) -> No
     by = {(r["figure"], r["name"]): r for r in rows}
     assert float(by["prompt_length", "P95"]["value"]) == document["prompt_length"]["value"]["p95"]
     assert float(by["prefix_hit", "realised"]["value"]) == document["prefix_hit"]["value"]["realised"]
-    assert {r["figure"] for r in rows} == set(DEFINITIONS)
-    assert all(r["unit"] for r in rows)
+    assert {r["figure"] for r in rows} >= set(DEFINITIONS)
+    assert len(by) == len(rows)
+    lost = {k: v["value"] for k, v in by.items() if k[0] == "reuse" and k[1].startswith("lost_by_age")}
+    assert sum(float(v) for (_, name), v in lost.items() if name.endswith("Lost tokens")) == pytest.approx(
+        document["reuse"]["value"]
+    )
+
+
+def test_every_form_has_the_same_decision_and_figures(
+    out: Path, document: dict[str, Any], page: Page
+) -> None:
+    shown = " ".join(page.text)
+    markdown = (out / "report.md").read_text(encoding="utf-8")
+    verdict = f"the window needs {document['decision']['rows'][0]['needed']} GPUs."
+    p50 = text.number(document["prompt_length"]["value"]["p50"])
+    hit = text.share(document["prefix_hit"]["value"]["realised"])
+    for form in (shown, markdown):
+        assert verdict in form
+        assert p50 in form
+        assert hit in form
+
+
+def test_the_computed_plan_can_be_held_against_the_next_week(out: Path) -> None:
+    computed = yaml.safe_load((out / "plan.yaml").read_text(encoding="utf-8"))
+    week = measured.load(out / "report.json")
+    assert plan_compare.check(computed, week)["holds"]
 
 
 def test_the_figure_at_a_glance_is_the_headline_and_says_when_it_is_synthetic(
@@ -191,6 +225,7 @@ def test_names_from_the_data_cannot_break_the_page(tmp_path: Path) -> None:
     report.write(lake, Settings(), tmp_path / "out", [report.Note(evil)])
     html = (tmp_path / "out/report.html").read_text(encoding="utf-8")
     assert "<script" not in html
+    assert "<script" not in (tmp_path / "out/report.md").read_text(encoding="utf-8")
     assert "&lt;script&gt;" in html
 
 
@@ -207,7 +242,7 @@ def test_figures_without_power_or_cached_tokens_are_null_with_reasons_in_every_f
     bare = {"cached_tokens": None, "prompt_bytes": None, "shared_bytes": None, "prefix_steps": None}
     lake = build(tmp_path / "lake", [event("a", MONDAY, initiator="user", **bare)])
     report.write(lake, Settings(), tmp_path / "out")
-    for name in ("report.html", "report.md", "figures.csv"):
+    for name in ("report.html", "report.md", "figures.csv", "report.json"):
         content = (tmp_path / "out" / name).read_text(encoding="utf-8")
         assert "no power was measured in the window" in content
         assert "no backend reported cached tokens" in content
@@ -234,6 +269,7 @@ def test_synthetic_power_and_suspect_cells_call_for_notes_of_their_own(document:
         (12.34, "12.3"),
         (173.6, "174"),
         (12345.6, "12,346"),
+        (2, "2"),
     ],
 )
 def test_numbers_are_short_and_unknown_is_not_zero(value: float | None, shown: str) -> None:
@@ -241,7 +277,8 @@ def test_numbers_are_short_and_unknown_is_not_zero(value: float | None, shown: s
 
 
 @pytest.mark.parametrize(
-    ("hours", "shown"), [(168, "7.00 days"), (24.5, "24.5 hours"), (0.25, "15.0 minutes")]
+    ("hours", "shown"),
+    [(168, "7.00 days"), (24.5, "24.5 hours"), (0.25, "15.0 minutes"), (0.01, "36 seconds")],
 )
 def test_lengths_of_time_are_written_in_the_unit_that_suits_them(hours: float, shown: str) -> None:
     assert text.duration(hours) == shown
