@@ -45,7 +45,7 @@ def dates(settings: Settings, table: str) -> list[int]:
 def test_dates_before_the_kept_days_go_from_every_layer(settings: Settings) -> None:
     report = retention.retain(settings, 2, today=TODAY)
     assert report.cutoff == date(2026, 3, 4)
-    tables = {"raw/events", "facts/call", "facts/turn", "facts/session", "facts/potential"}
+    tables = {"raw/events", "facts/call", "facts/turn", "facts/session", "facts/_sessions"}
     assert {(r.table, r.date.day) for r in report.removed} == {(t, d) for t in tables for d in (2, 3)}
     assert all(r.files == 1 and r.bytes > 0 for r in report.removed)
     for table in tables:
