@@ -33,8 +33,14 @@ _DAY: Final = timedelta(days=1)
 _MART: Final = re.compile(r"\b(?:FROM|JOIN)\s+(mart_\w+)")
 
 
-def parts(lake: Path, settings: parameters.Conventions) -> dict[date, parameters.Window]:
-    """Return the business days on which the lake holds facts, with their bounds in naive UTC."""
+def parts(
+    con: duckdb.DuckDBPyConnection, lake: Path, settings: parameters.Conventions
+) -> dict[date, parameters.Window]:
+    """Return the business days on which the lake holds facts, with their bounds in naive UTC.
+
+    The first part begins with the first call and the last one ends with the last call, as the window of the
+    figures does: power before and after nobody's work is nobody's.
+    """
     zone = ZoneInfo(settings.business_time_zone)
     days = sorted({binding.day_of(p) for p in binding.files(lake, binding.FACTS["fct_call"])})
     found: dict[date, parameters.Window] = {}
@@ -42,7 +48,16 @@ def parts(lake: Path, settings: parameters.Conventions) -> dict[date, parameters
         start = datetime.combine(day, time())
         for name, begin, end in parameters.business_days(parameters.Window(start, start + _DAY), zone):
             found[name] = parameters.Window(begin, end)
-    return found
+    if not days:
+        return found
+    edges = []
+    last = "MAX(GREATEST(COALESCE(end_at, start_at), start_at + INTERVAL 1 MICROSECOND))"
+    for some, edge in ((days[:1], "MIN(start_at)"), (days[-3:], last)):
+        files = binding.parquet(binding.files(lake, binding.FACTS["fct_call"], some))
+        row = con.execute(f"SELECT {edge} FROM {files}").fetchone()
+        edges.append(row[0] if row else None)
+    cut = {d: parameters.Window(max(w.start, edges[0]), min(w.end, edges[1])) for d, w in found.items()}
+    return {d: w for d, w in cut.items() if w.start < w.end}
 
 
 def publish(
@@ -59,7 +74,7 @@ def publish(
     """
     # Joins by range with short tables of conventions: a loop is cheaper than sorting the calls.
     con.execute("SET nested_loop_join_threshold = 64")
-    windows = parts(lake, settings)
+    windows = parts(con, lake, settings)
     made = {day.isoformat(): _made_of(lake, settings, w) for day, w in windows.items()}
     stale = [d for d in windows if known.get(d.isoformat()) != made[d.isoformat()]]
     for number, day in enumerate(stale):
