@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pydantic import SecretStr
 
 from pipeline.errors import ConfigError
-from pipeline.export_tables import AGENT_DAY, AGENTS, FIGURE, TABLES, VERSION, WINDOW, Table
+from pipeline.export_tables import AGENT_DAY, AGENTS, CATALOGUE, FIGURE, TABLES, VERSION, WINDOW, Table
 from pipeline.settings import Settings
 
 if TYPE_CHECKING:
@@ -120,6 +120,7 @@ def collect(settings: Settings, period: Period, held: tuple[date, date], notes: 
     until = None if period.end > last else _instant(settings, period.end)
     computed = figures.compute(settings.lake, settings, since, until)
     rows = figure_rows(period, computed, notes)
+    rows[CATALOGUE.name] = _catalogues(settings.lake, period, computed.window)
     for table, found in _daily(settings.lake, period).items():
         rows[table] = found
     return rows
@@ -172,6 +173,26 @@ def figure_rows(period: Period, computed: Any, notes: Sequence[str] = ()) -> Row
             if period.start <= _date(d["day"]) < period.end
         ]
     return rows
+
+
+def _catalogues(lake: Path, period: Period, window: Any) -> list[tuple[Any, ...]]:
+    """Return the rows of the tool catalogues of the calls in *window*, none without one."""
+    import duckdb
+
+    from pipeline.figures import catalogue
+
+    if window is None:
+        return []
+    with duckdb.connect() as con:
+        found = catalogue.advice(con, lake, window.start, window.end, by="client", keep=catalogue.KEEP_TOOLS)
+    return [
+        (
+            period.start, period.end, a.name or "unknown", a.calls, a.calls_with_tools, a.catalogues,
+            a.tools_per_call, a.catalogue_tokens_per_call, a.catalogue_tokens_total, a.source,
+            a.catalogue_ms_per_call, a.keep, a.saved_tokens_total, a.saved_ms_per_call,
+        )
+        for a in found
+    ]  # fmt: skip
 
 
 def held_days(settings: Settings) -> tuple[date, date]:

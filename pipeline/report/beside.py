@@ -47,7 +47,7 @@ def sentences(figure: Mapping[str, Any]) -> list[str]:
     why = f" ({capacity['reason']})" if capacity["reason"] else ""
     found.append(f"Capacity, not served: {least}{number(capacity['value'])}{why}.")
     little = figure["littles_law"]
-    off = little["reason"] or f"off by {share(little['residual'])}, 2 % is allowed"
+    off = _why_no_little(figure) or f"off by {share(little['residual'])}, 2 % is allowed"
     found.append(f"Little's law over the window: {off}.")
     for own in figure["companions"]:
         told = [
@@ -212,11 +212,19 @@ def _parts(figure: Mapping[str, Any]) -> Iterator[Line]:
         yield from _range(f"{part}, week to week", profile["contribution_week_interval"], "too few days")
 
 
+def _why_no_little(figure: Mapping[str, Any]) -> str | None:
+    """Why Little's law was not checked: its own reason, or what the imported calls lack."""
+    little = figure["littles_law"]
+    if little.get("residual") is not None:
+        return None
+    return little.get("reason") or figure.get("unavailable", {}).get("littles_law") or "unknown"
+
+
 def _around(figure: Mapping[str, Any]) -> Iterator[Line]:
     for tier, unknown in figure["coverage"]["turns_of_unknown_conformity"].items():
         yield _line(f"turns of unknown conformity, {tier}", unknown, "share")
     little = figure["littles_law"]
-    yield _line("Little's law, residual", little.get("residual"), "share", little["reason"])
+    yield _line("Little's law, residual", little.get("residual"), "share", _why_no_little(figure))
     if little.get("residual") is not None:
         yield _line("Little's law, mean agents in a turn", little["mean_agents_in_turn"], "agents")
         yield _line("Little's law, rate × residence", little["rate_times_residence"], "agents")

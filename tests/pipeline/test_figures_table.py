@@ -65,6 +65,7 @@ def test_the_relation_can_be_queried_further(lake: Path) -> None:
         ("raw/metrics", {}, "holds nothing"),
         ("facts/call", {"since": MONDAY.date() + timedelta(days=9)}, "holds nothing"),
         ("facts/call", {"columns": ["nothing"]}, "no column nothing"),
+        ("marts/call_day", {"since": MONDAY.date() + timedelta(days=9)}, "holds nothing"),
         ("marts/call_day", {"until": MONDAY.date()}, "holds nothing of marts/call_day there"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,67 @@ import pytest
 
 from tests.pipeline.power.cases import COUNTER, GAUGE, Source, at, figure, one_tier, row, turns, watts
 from tests.pipeline.sql.synthetic import event, metric
+
+#: report -> (severity, tests of this file and its neighbours that keep us from repeating it)
+REPORTS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "NVIDIA/dcgm-exporter#257": (
+        "H",
+        (
+            "test_field_reports.py::test_b97_slices_that_each_report_the_whole_board_count_once",
+            "test_field_reports.py::test_b97_duplicate_series_of_one_board_under_several_pods_count_once",
+            "test_energy.py::test_slices_of_one_board_count_once",
+        ),
+    ),
+    "NVIDIA/dcgm-exporter#561": (
+        "M",
+        (
+            "test_field_reports.py::test_b98_slices_without_the_boards_own_series_still_give_its_power",
+            "test_field_reports.py::test_b98_no_power_series_is_null_with_a_reason_and_never_a_nameplate",
+            "test_energy.py::test_no_power_gives_null_never_infinity",
+            "test_beside.py::test_declared_watts_do_not_stand_in_for_a_missing_meter",
+        ),
+    ),
+    "vllm-project/vllm!56354": (
+        "M",
+        (
+            "test_field_reports.py::test_b100_a_counter_that_restarts_counts_its_new_value_in_millijoules",
+            "test_field_reports.py::test_b100_one_of_eight_boards_without_power_makes_the_total_null",
+            "test_field_reports.py::test_b100_fewer_devices_than_declared_make_the_total_null",
+            "test_field_reports.py::"
+            "test_b100_counter_and_gauge_that_differ_by_more_than_five_per_cent_are_told",
+            "test_energy.py::test_the_counter_is_in_millijoules_and_boards_add_up",
+        ),
+    ),
+    "vllm-project/vllm#10748": (
+        "M",
+        (
+            "test_field_reports.py::"
+            "test_b101_energy_of_a_request_is_called_an_allocation_and_names_its_boundary",
+            "test_places.py::test_pools_measured_in_different_boundaries_have_no_total",
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("report", REPORTS)
+def test_each_report_has_tests_that_exist(report: str) -> None:
+    severity, tests = REPORTS[report]
+    assert severity in ("H", "M")
+    assert tests
+    for test in tests:
+        file, _, name = test.partition("::")
+        tree = ast.parse((Path(__file__).parent / file).read_text(encoding="utf-8"))
+        defined = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+        assert name in defined, test
+
+
+def test_every_test_of_a_report_stands_in_the_table() -> None:
+    tree = ast.parse(Path(__file__).read_text(encoding="utf-8"))
+    own = {n.name for n in tree.body if isinstance(n, ast.FunctionDef) and n.name.startswith("test_b")}
+    listed = {test.partition("::")[2] for _, tests in REPORTS.values() for test in tests}
+    assert own
+    assert own <= listed
+
 
 AGENTS = [*turns("s1", 0, 600), *turns("s2", 100)]
 HOURS = 3 * 300 / 3600

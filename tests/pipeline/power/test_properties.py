@@ -12,6 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks import power_week
+from benchmarks.power_week import Process, Week
 from pipeline import figures
 from pipeline.power.interval import Bounds, Day, measurement_interval, ratio_interval
 from tests.pipeline.power.cases import figure, one_tier, turns, watts
@@ -119,6 +121,8 @@ def test_an_idle_board_more_lowers_the_figure(tmp_path: Path, seed: int) -> None
     for one, other in zip(plain["values"], more["values"], strict=True):
         assert other["value"] == pytest.approx(one["value"] * 470 / 530)
         assert one["value"] == 0 or other["value"] < one["value"]
+        ends = zip(one["measurement_interval"], other["measurement_interval"], strict=True)
+        assert all(after <= before for before, after in ends)
 
 
 @pytest.mark.parametrize("seed", [7, 8])
@@ -130,3 +134,26 @@ def test_sessions_whose_turns_miss_never_raise_the_figure(tmp_path: Path, seed: 
         assert other["value"] == pytest.approx(one["value"], rel=1e-9)
         assert other["value_upper"] == pytest.approx(one["value_upper"], rel=1e-9)
         assert other["any_conformity"] > one["any_conformity"]
+
+
+def test_a_simulated_week_is_the_sum_of_its_days(tmp_path: Path) -> None:
+    """Gaps, restarts, slices, external work and a weekend: seven windows of a day give the week's figure."""
+    week = Week(11, Process(sessions_per_weekday=12))
+    whole = power_week.figure(week, tmp_path)
+    days = []
+    for day in range(power_week.DAYS):
+        start = power_week.MONDAY + timedelta(days=day)
+        computed = figures.compute(tmp_path, power_week.settings(), start, start + timedelta(days=1))
+        days.append(computed.figures["agents_per_megawatt"])
+    for one in whole["values"]:
+        same = [r for d in days for r in d["values"] if r["state"] == one["state"]]
+        assert len(same) == power_week.DAYS
+        for key, of in (("conformant_agent_hours", lambda r: r["conformant_agent_hours"][0]),
+                        ("agent_hours", lambda r: r["agent_hours"]),
+                        ("megawatt_hours", lambda r: r["megawatt_hours"])):  # fmt: skip
+            assert sum(of(r) for r in same) == pytest.approx(of(one), rel=1e-9), key
+        merged = sum(r["conformant_agent_hours"][0] for r in same) / sum(r["megawatt_hours"] for r in same)
+        assert merged == pytest.approx(one["value"], rel=1e-9)
+        # and the week's own days are those seven windows
+        by_day = [d["value"] for d in one["by_day"]]
+        assert by_day == pytest.approx([r["value"] for r in same], rel=1e-9)
