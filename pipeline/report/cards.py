@@ -135,7 +135,8 @@ def _agents(
 def _spread(document: Mapping[str, Any], figure: str, key: str, *, as_share: bool = False) -> str:
     found = interval_of(document, figure, key)
     if found["value"] is None:
-        return f"no interval of weeks: {found['reason']}" if found["reason"] else ""
+        why = found["reason"] or ""
+        return "no interval of weeks: too few days" if why.startswith("needs at least") else why
     low, high = found["value"]
     between = f"{text.share(low)} to {text.share(high)}" if as_share else text.span(low, high)
     return f"days from {between}" if found["kind"].startswith("days") else f"week to week {between}"

@@ -145,7 +145,7 @@ def _failures(found: Mapping[str, Any]) -> list[Block]:
         blocks.append(
             Text(
                 f"{text.count(int(found['retried_calls']), 'call')} took more than one attempt: "
-                f"{found['extra_attempts']:,} attempts on top, each of them load for an engine.",
+                f"{text.count(found['extra_attempts'], 'attempt')} on top, each of them load for an engine.",
                 small=True,
             )
         )

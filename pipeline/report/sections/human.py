@@ -69,9 +69,11 @@ def section(document: Mapping[str, Any], notes: tuple[str, ...]) -> Section:
         said += f" The longest day of one user: {text.number(longest)} h."
     blocks.append(Text(said, small=True))
     ends = [v for v in figure["value"].values() if v is not None]
+    between = text.span(min(ends), max(ends))
+    caps = "by how long a pause may be" if " " in between else "however long a pause may be"
     lead = (
-        f"An hour of a person's work with agents makes {text.span(min(ends), max(ends))} calls, by how long "
-        "a pause may be to count as work. Calls per user prompt need no such convention."
+        f"An hour of a person's work with agents makes {between} calls, {caps} to count as work. Calls per "
+        "user prompt need no such convention."
     )
     return Section("calls_per_human_hour", title, lead, "calls_per_human_hour", tuple(blocks), notes)
 

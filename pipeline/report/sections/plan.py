@@ -77,7 +77,7 @@ def _row(row: Mapping[str, Any]) -> Row:
         held = f"{cell(row['low']).shown} to {cell(row['high']).shown}"
     verdict = {"holds": "✓ held", "broke": "✗ did not hold", "unknown": "? unknown"}[row["verdict"]]
     return Row(
-        row["meaning"],
+        row["meaning"].replace("rho,", "ρ,"),
         (cell(row["predicted"]), words(held), cell(row["measured"]), Cell(verdict)),
         row["reason"],
     )

@@ -47,6 +47,7 @@ def section(document: Mapping[str, Any], notes: tuple[str, ...]) -> Section:
         ),
         [_value_row(r) for r in values],
         definition="agents_per_megawatt",
+        note=_no_weeks(values),
     )
     blocks += _boundaries(figure)
     blocks += _companions(figure)
@@ -55,18 +56,9 @@ def section(document: Mapping[str, Any], notes: tuple[str, ...]) -> Section:
         blocks += _conventions(figure, lead_row)
     blocks += _everything(figure)
     points = _points(figure, lead_row)
-    if points:
-        blocks.append(Points(tuple(points)))
-    if figure.get("value") is None:
-        return Section(
-            "agents_per_megawatt",
-            title,
-            f"Unknown: {figure['reason']}.",
-            "agents_per_megawatt",
-            tuple(blocks),
-            notes,
-        )
-    return Section("agents_per_megawatt", title, _lead(figure), "agents_per_megawatt", tuple(blocks), notes)
+    blocks += [Points(tuple(points))] if points else []
+    lead = f"Unknown: {figure['reason']}." if figure.get("value") is None else _lead(figure)
+    return Section("agents_per_megawatt", title, lead, "agents_per_megawatt", tuple(blocks), notes)
 
 
 def _lead(figure: Figure) -> str:
@@ -94,9 +86,16 @@ def _value_row(row: Mapping[str, Any]) -> Row:
             number(row.get("any_conformity")),
             number(row.get("pooled_rule")),
             words(text.span(*measured) if measured else "–"),
-            words(text.span(*weekly["value"]) if weekly.get("value") else weekly.get("reason")),
+            words(text.span(*weekly["value"]) if weekly.get("value") else "–"),
         ),
     )
+
+
+def _no_weeks(values: Sequence[Mapping[str, Any]]) -> str | None:
+    """Why there is no week-to-week interval, once for all rows that lack it."""
+    found = ((r.get("week_interval") or {}).get("reason") for r in values)
+    reasons = {str(reason) for reason in found if reason}
+    return f"No week-to-week interval: {'; '.join(sorted(reasons))}." if reasons else None
 
 
 def _ranges(figure: Figure) -> Chart | None:

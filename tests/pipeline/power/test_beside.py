@@ -203,7 +203,7 @@ def test_the_report_prints_what_stands_beside_the_ratio(tmp_path: Path) -> None:
     html = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
     for phrase in (
         "How far it rests on conventions",
-        "60 s: 500; 300 s: 500",
+        'board: tool cap 60 s</th><td class="n">500</td>',
         "sole group of its pool",
         "none; needs at least 8 measured hours",
         "Wh per million new tokens",
