@@ -62,7 +62,9 @@ def write(lake: Path, traffic: Traffic) -> int:
     total = 0
     con = duckdb.connect()
     try:
-        con.execute("SET TimeZone = 'UTC'; SET enable_progress_bar = false; SET preserve_insertion_order = true")
+        con.execute(
+            "SET TimeZone = 'UTC'; SET enable_progress_bar = false; SET preserve_insertion_order = true"
+        )
         for day in range(traffic.days):
             rng = np.random.default_rng([traffic.seed, day])
             calls = _calls(rng, traffic, day)
@@ -314,7 +316,8 @@ def _write_day(
     for more, name, kept in records:
         known = {**_REQUEST, **more}
         columns = [
-            f'CAST({known.get(f.name, "NULL")} AS {SCHEMAS["raw/events"][f.name]}) AS "{f.name}"' for f in FIELDS
+            f'CAST({known.get(f.name, "NULL")} AS {SCHEMAS["raw/events"][f.name]}) AS "{f.name}"'
+            for f in FIELDS
         ]
         columns += [f"(started // 1000) || '-{0 if name == 'open' else 1}' AS stream_id"]
         columns += ["make_timestamp(started + CAST(duration_ms * 1000 AS BIGINT) + 2000000) AS collected_at"]
@@ -324,12 +327,22 @@ def _write_day(
         names = [f.name for f in FIELDS if f.in_row]
         packed = "CAST(to_json({" + ", ".join(f"{n}: {known[n]}" for n in names) + "}) AS VARCHAR)"
         row = {**_ROW, "aw": packed}
-        columns = [f'CAST({row.get(n, "NULL")} AS {k}) AS "{n}"' for n, k in SCHEMAS["raw/spend_logs"].items()]
-        _copy(con, lake / "raw/spend_logs", f"rows-{day:03d}", ", ".join(columns), f"luck < {traffic.ledger_share}")
+        columns = [
+            f'CAST({row.get(n, "NULL")} AS {k}) AS "{n}"' for n, k in SCHEMAS["raw/spend_logs"].items()
+        ]
+        _copy(
+            con,
+            lake / "raw/spend_logs",
+            f"rows-{day:03d}",
+            ", ".join(columns),
+            f"luck < {traffic.ledger_share}",
+        )
 
 
 def _copy(con: duckdb.DuckDBPyConnection, folder: Path, name: str, columns: str, kept: str) -> None:
-    days = con.execute("SELECT DISTINCT CAST(make_timestamp(started) AS DATE) FROM call ORDER BY 1").fetchall()
+    days = con.execute(
+        "SELECT DISTINCT CAST(make_timestamp(started) AS DATE) FROM call ORDER BY 1"
+    ).fetchall()
     for (day,) in days:
         target = folder / f"date={day.isoformat()}"
         target.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""What resending the tool catalogue costs, per key or team, and what exposing fewer tools would save.
+"""What resending the tool catalogue costs, per key, team or client, and what exposing fewer tools would save.
 
 A pure function over final call records (or rows of the lake with the same names). A catalogue is sent, and
 counted, with every call; the advice turns that into tokens and milliseconds per call.
@@ -19,7 +19,7 @@ Source = Literal["measured", "estimated", "none"]
 
 @dataclass(frozen=True, slots=True)
 class CatalogueAdvice:
-    """One key or team. Times in milliseconds of token counting; None where it was not measured.
+    """One key, team or client. Times in milliseconds of token counting; None where it was not measured.
 
     ``saved_…`` are per call, for calls that send more than ``keep`` tools, on the assumption that tools are
     equally long; ``source`` tells whether tokens were counted or derived from bytes.
@@ -57,10 +57,10 @@ class _Sums:
 def advise(
     records: Iterable[Mapping[str, Any]],
     *,
-    by: Literal["key_alias", "team_id"] = "key_alias",
+    by: Literal["key_alias", "team_id", "client"] = "key_alias",
     keep: int = 20,
 ) -> list[CatalogueAdvice]:
-    """Return one advice per key or team, the most resent tokens first.
+    """Return one advice per key, team or client, the most resent tokens first.
 
     Args:
         records: final records with ``tool_count``, ``tools_bytes``, ``tools_digest`` and, where the exact

@@ -9,7 +9,7 @@ from __future__ import annotations
 import signal
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -17,12 +17,8 @@ from pipeline import commands_data, commands_export, commands_figures
 from pipeline.deferred import RootGroup
 from pipeline.errors import AgentwattError, AuditFailedError, ConfigError, ExitCode, UnreachableError
 from pipeline.interrupt import Stop, stop_signal
+from pipeline.options import Config, Form, LakeRoot, Since, Until, Wanted, day, loaded
 from pipeline.output import Format, progress, say, show_error, write_record, write_rows
-
-if TYPE_CHECKING:
-    from datetime import date
-
-    from pipeline.layers import Loaded
 
 app = typer.Typer(
     name="agentwatt",
@@ -36,32 +32,14 @@ app = typer.Typer(
 config_app = typer.Typer(help="Show the settings.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(config_app, name="config")
 
-Config = Annotated[Path | None, typer.Option("--config", help="Settings file (YAML).", show_default=False)]
-LakeRoot = Annotated[Path | None, typer.Option("--lake", help="Folder of the lake.", show_default=False)]
-Form = Annotated[
-    Format | None,
-    typer.Option("--format", help="Format on stdout. Default: table on a terminal, jsonl in a pipe."),
-]
-Since = Annotated[str | None, typer.Option("--since", help="First UTC day, YYYY-MM-DD.", show_default=False)]
-Until = Annotated[
-    str | None, typer.Option("--until", help="Day after the last, YYYY-MM-DD.", show_default=False)
-]
-
-
-class _Options:
-    """Options that hold for every command."""
-
-    debug = False
-    progress = True
-
 
 @app.callback()
 def _root(
     debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
     no_progress: Annotated[bool, typer.Option("--no-progress", help="No progress on stderr.")] = False,
 ) -> None:
-    _Options.debug = debug
-    _Options.progress = not no_progress
+    Wanted.debug = debug
+    Wanted.progress = not no_progress
 
 
 @app.command()
@@ -86,8 +64,8 @@ def collect(
     """Read the plugin's events into the lake."""
     from pipeline import workflow
 
-    settings = _settings(config, lake).settings
-    with stop_signal() as stop, progress("Collecting", enabled=_Options.progress) as show:
+    settings = loaded(config, lake).settings
+    with stop_signal() as stop, progress("Collecting", enabled=Wanted.progress) as show:
         report = workflow.collect(
             settings, once=once, max_wait_s=max_wait, spool=spool, stop=stop.is_set, show=show
         )
@@ -124,14 +102,14 @@ def scrape(
     """Write metrics of engines and exporters into the lake."""
     from pipeline import scraping
 
-    settings = _settings(config, lake).settings
+    settings = loaded(config, lake).settings
     configured = settings.metrics.prometheus_url
     address = prometheus or (configured.get_secret_value() if query and configured else None)
     if address:
-        first, last = _date(since, "--since"), _date(until, "--until")
+        first, last = day(since, "--since"), day(until, "--until")
         if not query or first is None:
             raise ConfigError("--prometheus needs --query and --since.", next_step="agentwatt scrape --help")
-        with progress("Reading Prometheus", enabled=_Options.progress) as show:
+        with progress("Reading Prometheus", enabled=Wanted.progress) as show:
             for report in scraping.read_prometheus(settings, address, query, first, last, step, show):
                 write_record(report, form)
         return
@@ -139,7 +117,7 @@ def scrape(
         raise ConfigError(
             "There is nothing to scrape.", next_step="agentwatt scrape http://host:8000/metrics"
         )
-    with stop_signal() as stop, progress("Scraping", enabled=_Options.progress) as show:
+    with stop_signal() as stop, progress("Scraping", enabled=Wanted.progress) as show:
         result = scraping.scrape(settings, urls, target_name or [], interval, seconds, match, stop, show)
     write_record(result.as_dict(), form)
     if result.scrapes and result.scrapes == result.failed.total():
@@ -164,9 +142,9 @@ def run(
     """Collect, extract, then build facts and marts. Run it again at any time."""
     from pipeline import workflow
 
-    settings = _settings(config, lake).settings
-    first, last = _date(since, "--since"), _date(until, "--until")
-    with stop_signal() as stop, progress("Running", enabled=_Options.progress) as show:
+    settings = loaded(config, lake).settings
+    first, last = day(since, "--since"), day(until, "--until")
+    with stop_signal() as stop, progress("Running", enabled=Wanted.progress) as show:
         outcome = workflow.run(
             settings, since=first, until=last, offline=offline, build=build, show=show, stop=stop
         )
@@ -205,10 +183,10 @@ def report(
     from pipeline import workflow
     from pipeline.sizing.units import SizingError
 
-    settings = _settings(config, lake).settings
-    first, last = _date(since, "--since"), _date(until, "--until")
+    settings = loaded(config, lake).settings
+    first, last = day(since, "--since"), day(until, "--until")
     try:
-        with progress("Writing the report", enabled=_Options.progress):
+        with progress("Writing the report", enabled=Wanted.progress):
             files = workflow.report(settings, out, since=first, until=last, week=week, more_notes=note or ())
     except SizingError as error:
         raise ConfigError(
@@ -222,7 +200,7 @@ def status(config: Config = None, lake: LakeRoot = None, form: Form = None) -> N
     """What the lake holds, how far each source is read, and who is writing."""
     from pipeline import status as state
 
-    root = _settings(config, lake).settings.lake
+    root = loaded(config, lake).settings.lake
     if not root.is_dir():
         raise ConfigError(
             f"There is no lake at {root}.", next_step="agentwatt run fills it; --lake names another."
@@ -243,8 +221,8 @@ def compact(
     """Merge the small files of each date. The next run builds its facts anew."""
     from pipeline import workflow
 
-    settings = _settings(config, lake).settings
-    with progress("Compacting", enabled=_Options.progress) as show:
+    settings = loaded(config, lake).settings
+    with progress("Compacting", enabled=Wanted.progress) as show:
         rows = workflow.compact(settings, minimum, show)
     write_rows(rows, form)
 
@@ -252,12 +230,12 @@ def compact(
 @app.command()
 def doctor(config: Config = None, lake: LakeRoot = None, form: Form = None) -> None:
     """Check settings, lake, connections, schema and clocks."""
-    loaded = _settings(config, lake)
+    found = loaded(config, lake)
     from pipeline.doctor import examine, exit_code
 
-    checks = examine(loaded.settings)
+    checks = examine(found.settings)
     write_rows([c.as_dict() for c in checks], form)
-    for notice in loaded.notices:
+    for notice in found.notices:
         say(f"Note: {notice}")
     raise typer.Exit(exit_code(checks))
 
@@ -270,15 +248,15 @@ def config_show(
     form: Form = None,
 ) -> None:
     """Print every setting; secrets are masked."""
-    loaded = _settings(config, lake)
-    rows = loaded.rows()
+    found = loaded(config, lake)
+    rows = found.rows()
     write_rows(rows if origin else [{"key": r["key"], "value": r["value"]} for r in rows], form)
-    for notice in loaded.notices:
+    for notice in found.notices:
         say(f"Note: {notice}")
 
 
-commands_data.register(app, lambda: _Options.progress)
-commands_export.register(app, lambda: _Options.progress)
+commands_data.register(app)
+commands_export.register(app)
 app.command()(commands_figures.figures)
 
 
@@ -287,7 +265,7 @@ def main() -> None:
     try:
         app(prog_name="agentwatt")
     except AgentwattError as error:
-        if _Options.debug:
+        if Wanted.debug:
             raise
         show_error(error)
         sys.exit(error.exit_code)
@@ -295,7 +273,7 @@ def main() -> None:
         sys.stderr.close()
         sys.exit(ExitCode.OK)
     except Exception as error:
-        if _Options.debug:
+        if Wanted.debug:
             raise
         show_error(
             AgentwattError(
@@ -305,23 +283,6 @@ def main() -> None:
             )
         )
         sys.exit(ExitCode.UNEXPECTED)
-
-
-def _settings(config: Path | None, lake: Path | None) -> Loaded:
-    from pipeline.layers import load
-
-    return load(config, {"lake": lake})
-
-
-def _date(text: str | None, option: str) -> date | None:
-    from datetime import date as day
-
-    if text is None:
-        return None
-    try:
-        return day.fromisoformat(text)
-    except ValueError:
-        raise ConfigError(f"{option} {text} is no day.", next_step="Write it as 2026-11-29 (UTC).") from None
 
 
 def _end(stop: Stop) -> None:

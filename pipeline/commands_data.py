@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable
-from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,28 +10,15 @@ import typer
 
 from pipeline.errors import ConfigError, ExitCode, ThresholdError
 from pipeline.interrupt import stop_signal
-from pipeline.output import Format, progress, say, write_rows
+from pipeline.options import Config, Form, LakeRoot, Since, Until, Wanted, day, loaded
+from pipeline.output import progress, say, write_rows
 
 if TYPE_CHECKING:
-    from pipeline.settings import Settings
-
-Config = Annotated[Path | None, typer.Option("--config", help="Settings file (YAML).", show_default=False)]
-LakeRoot = Annotated[Path | None, typer.Option("--lake", help="Folder of the lake.", show_default=False)]
-Form = Annotated[
-    Format | None,
-    typer.Option("--format", help="Format on stdout. Default: table on a terminal, jsonl in a pipe."),
-]
+    pass
 
 
-class _Shared:
-    """What the root command knows."""
-
-    show_progress: Callable[[], bool] = staticmethod(lambda: True)
-
-
-def register(app: typer.Typer, show_progress: Callable[[], bool]) -> None:
-    """Add the commands to *app*; *show_progress* says whether progress is wanted."""
-    _Shared.show_progress = staticmethod(show_progress)
+def register(app: typer.Typer) -> None:
+    """Add the commands to *app*."""
     app.command("import")(import_traces)
     app.command()(reconcile)
     app.command()(retention)
@@ -79,8 +64,8 @@ def import_traces(
         )
     from pipeline import importing
 
-    settings = _settings(config, lake)
-    with stop_signal() as stop, progress("Importing", enabled=_Shared.show_progress()) as show:
+    settings = loaded(config, lake).settings
+    with stop_signal() as stop, progress("Importing", enabled=Wanted.progress) as show:
         report = importing.import_files(
             settings,
             [Path(f) for f in files],
@@ -109,7 +94,7 @@ def import_traces(
 def catalogue(
     by: Annotated[str, typer.Option(help="key_alias or team_id.")] = "key_alias",
     keep: Annotated[int, typer.Option(help="Tools that would be exposed instead.", min=0)] = 20,
-    since: Annotated[str | None, typer.Option(help="First UTC day, YYYY-MM-DD.", show_default=False)] = None,
+    since: Since = None,
     config: Config = None,
     lake: LakeRoot = None,
     form: Form = None,
@@ -122,8 +107,8 @@ def catalogue(
     from pipeline.figures import catalogue as catalogues
     from pipeline.run import connect
 
-    root = _settings(config, lake).lake
-    first = _day(since, "--since")
+    root = loaded(config, lake).settings.lake
+    first = day(since, "--since")
     con = connect(root)
     try:
         start = None if first is None else datetime.combine(first, time())
@@ -155,10 +140,8 @@ def _rounded(value: float | None) -> float | None:
 
 
 def reconcile(
-    since: Annotated[str | None, typer.Option(help="First UTC day, YYYY-MM-DD.", show_default=False)] = None,
-    until: Annotated[
-        str | None, typer.Option(help="Day after the last, YYYY-MM-DD.", show_default=False)
-    ] = None,
+    since: Since = None,
+    until: Until = None,
     fail_on: Annotated[
         float | None,
         typer.Option(help="Exit 5 above this per cent of unexplained calls.", min=0, show_default=False),
@@ -170,9 +153,9 @@ def reconcile(
     """Compare events, ledger rows and LiteLLM's daily sums, and say why they differ."""
     from pipeline import reconcile as books
 
-    settings = _settings(config, lake)
-    with progress("Comparing", enabled=_Shared.show_progress()):
-        found = books.reconcile(settings, since=_day(since, "--since"), until=_day(until, "--until"))
+    settings = loaded(config, lake).settings
+    with progress("Comparing", enabled=Wanted.progress):
+        found = books.reconcile(settings, since=day(since, "--since"), until=day(until, "--until"))
     for notice in found.notices:
         say(f"Note: {notice}")
     totals = found.summary()
@@ -200,22 +183,9 @@ def retention(
     """Remove old dates from the lake: raw records, facts, and what the marts held of them."""
     from pipeline import retention as old
 
-    settings = _settings(config, lake)
-    with progress("Removing", enabled=_Shared.show_progress()) as show:
+    settings = loaded(config, lake).settings
+    with progress("Removing", enabled=Wanted.progress) as show:
         report = old.retain(settings, keep_days, dry_run=dry_run, show=show)
     for notice in report.notices:
         say(f"Note: {notice}")
     write_rows([r.as_dict() for r in report.removed], form)
-
-
-def _day(value: str | None, option: str) -> date | None:
-    try:
-        return None if value is None else date.fromisoformat(value)
-    except ValueError:
-        raise ConfigError(f"{option} {value} is no day.", next_step="Write it as 2026-11-29 (UTC).") from None
-
-
-def _settings(config: Path | None, lake: Path | None) -> Settings:
-    from pipeline.layers import load
-
-    return load(config, {"lake": lake}).settings

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from datetime import date
 from enum import StrEnum
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from pipeline.errors import ConfigError
-from pipeline.output import Format, progress, say, write_rows
+from pipeline.options import Config, Form, LakeRoot, Wanted, day, loaded
+from pipeline.output import progress, say, write_rows
 
 
 class Target(StrEnum):
@@ -20,15 +18,8 @@ class Target(StrEnum):
     POSTGRES = "postgres"
 
 
-class _Shared:
-    """What the root command knows."""
-
-    show_progress: Callable[[], bool] = staticmethod(lambda: True)
-
-
-def register(app: typer.Typer, show_progress: Callable[[], bool]) -> None:
-    """Add the command to *app*; *show_progress* says whether progress is wanted."""
-    _Shared.show_progress = staticmethod(show_progress)
+def register(app: typer.Typer) -> None:
+    """Add the command to *app*."""
     app.command()(export)
 
 
@@ -53,22 +44,14 @@ def export(
     note: Annotated[
         list[str] | None, typer.Option(help="Something a reader must know; repeat for more.")
     ] = None,
-    config: Annotated[
-        Path | None, typer.Option("--config", help="Settings file (YAML).", show_default=False)
-    ] = None,
-    lake: Annotated[
-        Path | None, typer.Option("--lake", help="Folder of the lake.", show_default=False)
-    ] = None,
-    form: Annotated[
-        Format | None,
-        typer.Option("--format", help="Format on stdout. Default: table on a terminal, jsonl in a pipe."),
-    ] = None,
+    config: Config = None,
+    lake: LakeRoot = None,
+    form: Form = None,
 ) -> None:
     """Write weekly figures and daily series where dashboards read them. Run it again at any time."""
     from pipeline import export as exporting
     from pipeline import workflow
     from pipeline.lake import Lake
-    from pipeline.layers import load
 
     if not url:
         raise ConfigError(
@@ -78,11 +61,12 @@ def export(
         )
     if (since is None) != (until is None):
         raise ConfigError("--since and --until belong together.", next_step="Leave both out for --weeks.")
-    periods = [exporting.Period(_day(since, "--since"), _day(until, "--until"))] if since and until else []
+    first, last = day(since, "--since"), day(until, "--until")
+    periods = [exporting.Period(first, last)] if first and last else []
     if periods and periods[0].start >= periods[0].end:
         raise ConfigError("--since is not before --until.")
-    settings = load(config, {"lake": lake}).settings
-    with progress("Exporting", enabled=_Shared.show_progress()) as show:
+    settings = loaded(config, lake).settings
+    with progress("Exporting", enabled=Wanted.progress) as show:
         done = exporting.export(
             settings,
             url,
@@ -95,10 +79,3 @@ def export(
     for period in done.periods:
         say(f"Exported {period.start} to {period.end} ({to}, schema {schema}).")
     write_rows([{"table": name, "rows": rows} for name, rows in done.rows.items()], form)
-
-
-def _day(value: str, option: str) -> date:
-    try:
-        return date.fromisoformat(value)
-    except ValueError:
-        raise ConfigError(f"{option} {value} is no day.", next_step="Write it as 2026-11-29.") from None

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pydantic import SecretStr
 
 from pipeline.errors import ConfigError
-from pipeline.export_tables import AGENT_DAY, AGENTS, FIGURE, TABLES, VERSION, WINDOW, Table
+from pipeline.export_tables import AGENT_DAY, AGENTS, CATALOGUE, FIGURE, TABLES, VERSION, WINDOW, Table
 from pipeline.settings import Settings
 
 if TYPE_CHECKING:
@@ -120,6 +120,7 @@ def collect(settings: Settings, period: Period, held: tuple[date, date], notes: 
     until = None if period.end > last else _instant(settings, period.end)
     computed = figures.compute(settings.lake, settings, since, until)
     rows = figure_rows(period, computed, notes)
+    rows[CATALOGUE.name] = _catalogues(settings.lake, period, computed.window)
     for table, found in _daily(settings.lake, period).items():
         rows[table] = found
     return rows
@@ -174,6 +175,26 @@ def figure_rows(period: Period, computed: Any, notes: Sequence[str] = ()) -> Row
     return rows
 
 
+def _catalogues(lake: Path, period: Period, window: Any) -> list[tuple[Any, ...]]:
+    """Return the rows of the tool catalogues of the calls in *window*, none without one."""
+    import duckdb
+
+    from pipeline.figures import catalogue
+
+    if window is None:
+        return []
+    with duckdb.connect() as con:
+        found = catalogue.advice(con, lake, window.start, window.end, by="client", keep=catalogue.KEEP_TOOLS)
+    return [
+        (
+            period.start, period.end, a.name or "unknown", a.calls, a.calls_with_tools, a.catalogues,
+            a.tools_per_call, a.catalogue_tokens_per_call, a.catalogue_tokens_total, a.source,
+            a.catalogue_ms_per_call, a.keep, a.saved_tokens_total, a.saved_ms_per_call,
+        )
+        for a in found
+    ]  # fmt: skip
+
+
 def held_days(settings: Settings) -> tuple[date, date]:
     """Return the first and the last business day on which a call started.
 
@@ -187,7 +208,7 @@ def held_days(settings: Settings) -> tuple[date, date]:
     lake = settings.lake
     row = None
     files = binding.files(lake, binding.FACTS["fct_call"])
-    if files and (lake / "marts" / "call_day.parquet").is_file():
+    if files and binding.files(lake, "marts/call_day"):
         with duckdb.connect() as con:
             calls = con.read_parquet([str(path) for path in files])
             row = calls.aggregate("MIN(start_at), MAX(start_at)").fetchone()
@@ -204,17 +225,19 @@ def held_days(settings: Settings) -> tuple[date, date]:
 def _daily(lake: Path, period: Period) -> Rows:
     import duckdb
 
+    from pipeline.sql import binding
+
     rows: Rows = {}
     with duckdb.connect() as con:
         for table in TABLES:
             if not table.source:
                 continue
             mart = table.source.split("FROM mart_")[1].split()[0]
-            path = lake / "marts" / f"{mart}.parquet"
-            if not path.is_file():
+            parts = binding.files(lake, f"marts/{mart}")
+            if not parts:
                 rows[table.name] = []
                 continue
-            con.read_parquet(str(path)).create_view(f"mart_{mart}", replace=True)
+            con.read_parquet([str(path) for path in parts]).create_view(f"mart_{mart}", replace=True)
             columns = ", ".join(table.columns)
             query = f"SELECT {columns} FROM ({table.source})"  # noqa: S608 - constants of export_tables
             rows[table.name] = con.execute(query, {"first": period.start, "last": period.end}).fetchall()

@@ -239,6 +239,26 @@ HUMAN_DAY: Final = Table(
     FROM mart_human_hour WHERE scope = 'all' AND business_day >= $first AND business_day < $last GROUP BY 1, 2
     """,
 )
+CATALOGUE: Final = Table(
+    "agentwatt_catalogue",
+    "What resending the tool catalogues cost in a period, by client, and what exposing keep tools saves.",
+    {
+        **_PERIOD,
+        "client": "text",
+        "calls": "bigint not null",
+        "calls_with_tools": "bigint not null",
+        "catalogues": "bigint not null",
+        "tools_per_call": "double precision",
+        "tokens_per_call": "double precision",
+        "catalogue_tokens": "bigint",
+        "source": "text not null",
+        "ms_per_call": "double precision",
+        "keep": "bigint not null",
+        "saved_tokens": "bigint",
+        "saved_ms_per_call": "double precision",
+    },
+    ("period_start", "period_end", "client"),
+)
 ENGINE_DAY: Final = Table(
     "agentwatt_engine_day",
     "The engine's own prefix counters of a UTC day; queries far above prompts mean that it counted twice.",
@@ -261,5 +281,5 @@ ENGINE_DAY: Final = Table(
 )
 
 #: Every table, figures first.
-TABLES: Final = (WINDOW, FIGURE, AGENTS, AGENT_DAY, CALL_DAY, REALISED_DAY, POTENTIAL_DAY, PROMPT_DAY,
-                 ENERGY_DAY, HUMAN_DAY, ENGINE_DAY)  # fmt: skip
+TABLES: Final = (WINDOW, FIGURE, AGENTS, CATALOGUE, AGENT_DAY, CALL_DAY, REALISED_DAY,
+                 POTENTIAL_DAY, PROMPT_DAY, ENERGY_DAY, HUMAN_DAY, ENGINE_DAY)  # fmt: skip

@@ -30,6 +30,8 @@ _WRITTEN: Final = {
     "fct_session": "SELECT * FROM fct_session",
     "fct_call": "",  # written as it is built
 }
+#: Relations that have a file wherever calls have one, if without a row, so that their columns are known.
+_WITH_CALLS: Final = frozenset({"fct_turn", "fct_session"})
 #: Audits over all calls of a day, whichever bucket they were in.
 _OF_DAYS: Final = ("call_id_shared",)
 
@@ -94,7 +96,9 @@ def counts(con: duckdb.DuckDBPyConnection, lake: Path, days: Iterable[date]) -> 
     for relation in ("fct_call", "fct_turn", "fct_session"):
         paths = [str(p) for p in binding.files(lake, binding.FACTS[relation], days)]
         row = (
-            con.execute("SELECT SUM(num_rows) FROM parquet_file_metadata($paths)", {"paths": paths}).fetchone()
+            con.execute(
+                "SELECT SUM(num_rows) FROM parquet_file_metadata($paths)", {"paths": paths}
+            ).fetchone()
             if paths
             else None
         )
@@ -186,7 +190,9 @@ def _write(
             if not query or not wanted(day):
                 continue
             of_day = f"SELECT * FROM ({query}) WHERE start_date = DATE '{day.isoformat()}'"
-            path = Lake(lake).write_aside(con, of_day, _folder(relation, day), f"{part}.parquet")
+            path = Lake(lake).write_aside(
+                con, of_day, _folder(relation, day), f"{part}.parquet", empty=relation in _WITH_CALLS
+            )
             if path is not None:
                 aside[relation, day].append(path)
 
@@ -210,7 +216,9 @@ def _mend(
         if relation == "fct_potential":
             calls = binding.files(lake, binding.FACTS["fct_call"], [day])
             ours = (
-                f"call_id IN (SELECT call_id FROM {binding.parquet(calls)} WHERE {ours})" if calls else "FALSE"
+                f"call_id IN (SELECT call_id FROM {binding.parquet(calls)} WHERE {ours})"
+                if calls
+                else "FALSE"
             )
         before = f"SELECT * FROM {binding.parquet(old)} WHERE {ours}" if old else None
         after = f"SELECT * FROM {binding.parquet(new)}" if new else None
@@ -220,7 +228,8 @@ def _mend(
         files = list(aside.pop((relation, day), []))
         if old:
             rest = f"SELECT * FROM {binding.parquet(old)} WHERE NOT COALESCE({ours}, FALSE)"
-            kept = Lake(lake).write_aside(con, rest, _folder(relation, day), f"{name}.parquet")
+            empty = relation in _WITH_CALLS and not files
+            kept = Lake(lake).write_aside(con, rest, _folder(relation, day), f"{name}.parquet", empty=empty)
             files += [kept] if kept is not None else []
         Lake(lake).replace(_folder(relation, day), files)
     return changed
@@ -240,7 +249,11 @@ def _merged(before: list[models.Audit], more: list[models.Audit]) -> list[models
         return more
     return [
         models.Audit(
-            a.name, a.severity, a.rows + b.rows, tuple(sorted((*a.samples, *b.samples))[: models.SAMPLES]), a.meaning
+            a.name,
+            a.severity,
+            a.rows + b.rows,
+            tuple(sorted((*a.samples, *b.samples))[: models.SAMPLES]),
+            a.meaning,
         )
         for a, b in zip(before, more, strict=True)
     ]

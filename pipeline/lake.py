@@ -174,15 +174,19 @@ class Lake:
         finally:
             con.execute("DROP TABLE IF EXISTS staged_rows")
 
-    def write_aside(self, con: duckdb.DuckDBPyConnection, sql: str, folder: Path, name: str) -> Path | None:
-        """Write the rows of *sql* to a hidden file for *folder*; None where there is no row.
+    def write_aside(
+        self, con: duckdb.DuckDBPyConnection, sql: str, folder: Path, name: str, *, empty: bool = False
+    ) -> Path | None:
+        """Write the rows of *sql* to a hidden file for *folder*; None where there is no row, unless *empty*.
 
         :meth:`replace` makes it visible. Its name ends in ``.tmp``, so :meth:`sweep` finds what a crash left.
         """
         (self.root / folder).mkdir(parents=True, exist_ok=True)
         target = self.root / folder / f".{name}.tmp"
-        result = con.execute(f"COPY ({sql}) TO {_quote(str(target))} (FORMAT parquet, COMPRESSION zstd)").fetchone()
-        if not result or not result[0]:
+        result = con.execute(
+            f"COPY ({sql}) TO {_quote(str(target))} (FORMAT parquet, COMPRESSION zstd)"
+        ).fetchone()
+        if not empty and (not result or not result[0]):
             target.unlink()
             return None
         return target
@@ -201,7 +205,11 @@ class Lake:
         targets = [place / p.name.removeprefix(".").removesuffix(".tmp") for p in aside]
         for path in aside:
             sync(path)
-        plan = {"output": targets[-1].name, "outputs": [t.name for t in targets], "inputs": [p.name for p in old]}
+        plan = {
+            "output": targets[-1].name,
+            "outputs": [t.name for t in targets],
+            "inputs": [p.name for p in old],
+        }
         write_text(place / _JOURNAL, json.dumps(plan))
         for path, target in zip(aside, targets, strict=True):
             path.replace(target)

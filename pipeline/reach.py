@@ -100,6 +100,8 @@ def _index(con: duckdb.DuckDBPyConnection, lake: Path, days: Iterable[date]) -> 
         if rows := binding.files(lake, "raw/spend_logs", [day]):
             parts.append(f"SELECT {ROW_SESSION} AS session_key FROM {binding.parquet(rows)}")
         folder = Path(INDEX) / f"date={day.isoformat()}"
-        query = f"SELECT DISTINCT session_key FROM ({' UNION ALL '.join(parts)}) WHERE session_key IS NOT NULL"
+        query = (
+            f"SELECT DISTINCT session_key FROM ({' UNION ALL '.join(parts)}) WHERE session_key IS NOT NULL"
+        )
         if parts:
             Lake(lake).write(con, query, folder / "sessions.parquet")

@@ -154,6 +154,5 @@ def _marts(lake: Lake, settings: Settings) -> None:
     if not (lake.root / MANIFEST).exists():
         return
     if not any((lake.root / "facts/call").glob("date=*/*.parquet")):
-        for path in (lake.root / "marts").glob("*.parquet"):
-            path.unlink()
+        shutil.rmtree(lake.root / "marts", ignore_errors=True)
     build(lake.root, settings)

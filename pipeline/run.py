@@ -145,7 +145,11 @@ def _stray(lake: Path) -> list[models.Audit]:
     """Files of the raw tables that belong to no day: they are not read, and say so."""
     found = binding.stray(lake)
     meaning = "folders of raw tables that name no day (date=YYYY-MM-DD); their files are not read."
-    return [models.Audit(_STRAY, "warning", len(found), tuple(found[: models.SAMPLES]), meaning)] if found else []
+    return (
+        [models.Audit(_STRAY, "warning", len(found), tuple(found[: models.SAMPLES]), meaning)]
+        if found
+        else []
+    )
 
 
 def _quoted(path: Path) -> str:

@@ -190,15 +190,21 @@ def _move(con: duckdb.DuckDBPyConnection, lake: Path, reach: Reach) -> None:
         "WHERE source <> 'row'"
     )
     con.execute(
-        f"CREATE OR REPLACE TEMP TABLE moved_row AS SELECT {_ROW_KEY.replace('request_id', 'm.request_id')} AS row_key, c.session_key, c.call_id "
-        "FROM stg_row_match AS m JOIN stg_call AS c ON c.call_id = m.call_id"
+        f"CREATE OR REPLACE TEMP TABLE moved_row AS SELECT m.row_key, c.session_key, c.call_id FROM "
+        f"(SELECT {_ROW_KEY} AS row_key, call_id FROM stg_row_match) AS m JOIN stg_call AS c ON c.call_id = m.call_id"
     )
     for name in models.STAGING:
         con.execute(f"DROP {'VIEW' if name in models.VIEWS else 'TABLE'} {name}")
 
 
 def _write_day(
-    con: duckdb.DuckDBPyConnection, lake: Path, reach: Reach, relation: str, day: date, count: int, folder: Path
+    con: duckdb.DuckDBPyConnection,
+    lake: Path,
+    reach: Reach,
+    relation: str,
+    day: date,
+    count: int,
+    folder: Path,
 ) -> None:
     paths = binding.files(lake, binding.RAW[relation][0], [day])
     if not paths:

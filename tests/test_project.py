@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
+import subprocess
 import tomllib
 from pathlib import Path
 
@@ -94,6 +96,43 @@ def test_continuous_integration_runs_the_readmes_test_command_after_installing_s
     assert code[-1] == "CI=true exec make test"
     assert re.findall(r"\b(?:make|pytest|pip|npm|ruff|mypy)\b", "\n".join(code)) == ["make"]
     assert "make test" in shell_lines(ROOT / "README.md")
+
+
+def run_continuous_integration(folder: Path, *programs: str, apt: str) -> tuple[int, str]:
+    """Run .ci/run where only *programs* are installed, with stand-ins for make and apt-get."""
+    for name, text in {
+        "make": 'echo "make $* with CI=$CI"',
+        "apt-get": f'echo "apt-get $*" >&2; {apt}',
+        **dict.fromkeys(programs, ":"),
+    }.items():
+        (folder / name).write_text(f"#!{shutil.which('bash')}\n{text}\n", encoding="utf-8")
+        (folder / name).chmod(0o755)
+    (folder / "dirname").symlink_to(shutil.which("dirname") or "")
+    script = [shutil.which("bash") or "", str(ROOT / ".ci/run")]
+    done = subprocess.run(
+        script, env={"PATH": str(folder)}, capture_output=True, text=True, timeout=60, check=False
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_continuous_integration_installs_only_what_is_missing(tmp_path: Path) -> None:
+    code, output = run_continuous_integration(tmp_path, "chromium", "prometheus", apt="true")
+    assert code == 0
+    assert "apt-get update -qq" in output
+    assert "apt-get install -y -qq --no-install-recommends prometheus\n" in output
+    assert "make test with CI=true" in output
+
+
+def test_continuous_integration_installs_nothing_where_everything_is_there(tmp_path: Path) -> None:
+    code, output = run_continuous_integration(tmp_path, "chromium", "prometheus", "promtool", apt="exit 1")
+    assert (code, output) == (0, "make test with CI=true\n")
+
+
+def test_continuous_integration_says_what_it_cannot_install(tmp_path: Path) -> None:
+    code, output = run_continuous_integration(tmp_path, "chromium", apt="exit 100")
+    assert code == 2
+    assert "prometheus cannot be installed (root and apt-get are needed)" in output
+    assert "make test" not in output
 
 
 def test_the_configuration_is_yaml_with_unique_model_names() -> None:

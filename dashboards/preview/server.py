@@ -15,12 +15,11 @@ import aiohttp
 import asyncpg
 from aiohttp import web
 
-from dashboards.preview.bundle import SOURCES, Bundle
+from dashboards.preview.bundle import PAGE, Bundle
 from dashboards.src import frame, queries
 
 #: Endpoints of Prometheus that the page asks.
 _ENDPOINTS: Final = r"{path:query|query_range|label/[A-Za-z_]+/values}"
-_ICON: Final = SOURCES / "page/angle-double-left.svg"
 _PAGE: Final = """<!doctype html>
 <html lang="en">
 <head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
@@ -69,9 +68,7 @@ class Server:
         for style, weight in (("Regular", 400), ("Medium", 500)):
             font = _file(self._bundle.fonts / f"inter-latin-{weight}-normal.woff2")
             app.router.add_get(f"/public/fonts/inter/Inter-{style}.woff2", font)
-        # The one icon of the time picker that Grafana's package lacks.
-        app.router.add_get("/public/build/img/icons/unicons/angle-double-left.svg", _file(_ICON))
-        app.router.add_static("/public/build/img", self._bundle.images)
+        app.router.add_get("/public/build/img/icons/{folder:[a-z]+}/{name:[a-z0-9-]+}.svg", self._icon)
         return app
 
     async def _index(self, _: web.Request) -> web.StreamResponse:
@@ -87,6 +84,12 @@ class Server:
         if board is None:
             raise web.HTTPNotFound
         return web.json_response(board)
+
+    async def _icon(self, request: web.Request) -> web.StreamResponse:
+        """Answer with Grafana's icon, or with ours where its package lacks one that the library asks for."""
+        folder, name = request.match_info["folder"], f"{request.match_info['name']}.svg"
+        places = (self._bundle.images / "icons" / folder / name, PAGE / name, PAGE / "icon.svg")
+        return web.FileResponse(next(place for place in places if place.is_file()))
 
     async def _prometheus(self, request: web.Request) -> web.StreamResponse:
         if not self._sources.prometheus:

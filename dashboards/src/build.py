@@ -1,4 +1,8 @@
-"""Writes the dashboards: ``python -m dashboards.src.build [--out FOLDER]``; ``--check`` only compares."""
+"""Writes the dashboards: ``python -m dashboards.src.build [--out FOLDER]``; ``--check`` only compares.
+
+The committed files know no address of an installation. With ``--runbook-base`` and ``--report-url`` panels
+link to the runbooks of their alerts, and dashboards to the weekly report.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ from typing import Final
 
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 
-from dashboards.src import engines, gateway, overview, power, prefix, sizing
+from dashboards.src import drilldown, engines, gateway, overview, power, prefix, sizing
 
 FOLDER: Final = Path(__file__).resolve().parents[1] / "grafana"
 BUILDERS: Final = {
@@ -23,12 +27,16 @@ BUILDERS: Final = {
 }
 
 
-def render() -> dict[str, str]:
-    """Return the JSON text of every dashboard by file name."""
-    return {
-        f"{name}.json": json.dumps(builder(), cls=JSONEncoder, indent=2, ensure_ascii=False, sort_keys=True)
-        + "\n"
+def render(*, runbook_base: str = "", report_url: str = "") -> dict[str, str]:
+    """Return the JSON text of every dashboard by file name; the addresses are those of an installation."""
+    boards = {
+        name: drilldown.complete(builder(), runbook_base=runbook_base, report_url=report_url)
         for name, builder in BUILDERS.items()
+    }
+    return {
+        f"{name}.json": json.dumps(board, cls=JSONEncoder, indent=2, ensure_ascii=False, sort_keys=True)
+        + "\n"
+        for name, board in boards.items()
     }
 
 
@@ -44,6 +52,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m dashboards.src.build", description=__doc__)
     parser.add_argument("--out", type=Path, default=FOLDER, help="folder of the JSON files")
     parser.add_argument("--check", action="store_true", help="compare only")
+    parser.add_argument("--runbook-base", default="", help="address in front of dashboards/runbooks/…")
+    parser.add_argument("--report-url", default="", help="address of the newest weekly report")
     options = parser.parse_args(arguments)
     if options.check:
         stale = drift(options.out)
@@ -51,7 +61,7 @@ def main(arguments: list[str] | None = None) -> int:
             sys.stderr.write(f"{name} is not what the builders make; run python -m dashboards.src.build\n")
         return 1 if stale else 0
     options.out.mkdir(parents=True, exist_ok=True)
-    for name, text in render().items():
+    for name, text in render(runbook_base=options.runbook_base, report_url=options.report_url).items():
         (options.out / name).write_text(text, encoding="utf-8")
         sys.stdout.write(f"{options.out / name}\n")
     return 0

@@ -18,7 +18,7 @@ from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.cog.plugins import register_default_plugins
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
-from dashboards.src import build, gate, lint, queries
+from dashboards.src import build, drilldown, gate, lint, queries
 from gateway_plugin.sinks import metric_table
 
 RUNBOOKS: Final = queries.ROOT / "runbooks"
@@ -167,7 +167,14 @@ def problems() -> list[str]:
     for name, board in boards.items():
         found += [f"{name}: {line}" for line in lint.lint(board)]
         found += [f"{name}: lost by the SDK: {line}" for line in round_trip(board)]
-    return [*found, *links(boards), *runbooks(), *names(), *(f"{m} is shown nowhere" for m in unused())]
+    return [
+        *found,
+        *links(boards),
+        *runbooks(),
+        *drilldown.problems(),
+        *names(),
+        *(f"{m} is shown nowhere" for m in unused()),
+    ]
 
 
 def main() -> int:

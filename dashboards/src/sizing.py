@@ -18,11 +18,12 @@ def dashboard() -> Dashboard:
         "sizing",
         "The weekly figures that size the platform: calls per human-hour, prompt lengths, prefix hit, agents "
         "per megawatt; written by `agentwatt export --to postgres`.",
-        [("The four figures", _figures()), ("Demand", _demand()), ("Reuse", _reuse())],
+        [("The four figures", _figures()), ("Demand", _demand()), ("Reuse", _reuse()),
+         ("Tool catalogues", _catalogues())],
         live=False,
         sql=True,
         groups=True,
-    )
+    )  # fmt: skip
 
 
 def _headline(title: str, description: str, unit: str, figure: str, name: str, link: str) -> Panel:
@@ -351,3 +352,40 @@ def _reuse() -> list[Panel]:
             link="gateway",
         ),
     ]
+
+
+def _catalogues() -> list[Panel]:
+    return [
+        bars(
+            "Tokens spent on tool catalogues",
+            "Every call sends the descriptions of all its tools again, and the gateway counts them again. By "
+            "client, newest period. Where it is large, expose fewer tools (see the table).",
+            "short",
+            Sql(
+                f"""SELECT client AS metric, catalogue_tokens AS value FROM agentwatt.agentwatt_catalogue
+                WHERE {_NEWEST} AND catalogue_tokens IS NOT NULL ORDER BY value DESC, client"""  # noqa: S608
+            ),
+            span=8,
+            link="gateway",
+        ),
+        grid(
+            "What fewer tools would save",
+            "Catalogues by client, newest period: tools and tokens sent with each call, and what would not "
+            "be sent if keep tools were exposed. estimated = from bytes, because no counter saw the "
+            "catalogue. agentwatt catalogue shows it by key or team.",
+            "none",
+            Sql(
+                f"""SELECT client, calls, calls_with_tools, catalogues, tools_per_call, tokens_per_call,
+                catalogue_tokens, source, ms_per_call, keep, saved_tokens, saved_ms_per_call
+                FROM agentwatt.agentwatt_catalogue WHERE {_NEWEST}
+                ORDER BY catalogue_tokens DESC NULLS LAST, client"""  # noqa: S608
+            ),
+            units={"tokens_per_call": "short", "catalogue_tokens": "short", "saved_tokens": "short",
+                   "ms_per_call": "ms", "saved_ms_per_call": "ms"},
+            widths={"client": 120, "calls_with_tools": 125, "tokens_per_call": 125, "catalogue_tokens": 125,
+                    "saved_ms_per_call": 140},
+            span=16,
+            height=8,
+            link="gateway",
+        ),
+    ]  # fmt: skip

@@ -23,6 +23,8 @@ _REQUIRED: Final = ("schema", "event_id", "stage", "outcome", "started_us")
 _INT64: Final = 2**63
 _STARTED_MIN_US: Final = 1_577_836_800_000_000  # 2020-01-01
 _STARTED_MAX_US: Final = 4_102_444_800_000_000  # 2100-01-01
+#: A clock may be this far ahead of the collector's, as rows of the ledger may; a call of 2099 is no call.
+_AHEAD_US: Final = 86_400_000_000
 _EPOCH: Final = datetime(1970, 1, 1)
 
 
@@ -116,6 +118,8 @@ class EventBatch:
         self.size += len(payload or b"")
         try:
             record, unknown = parse(payload)
+            if record["started_us"] > self._latest_us():
+                raise RejectedRecordError("started_us in the future")
         except RejectedRecordError as reason:
             raw = payload or b""
             excerpt = raw[:EXCERPT_BYTES].decode("utf-8", "replace")
@@ -126,6 +130,9 @@ class EventBatch:
         day = (_EPOCH + timedelta(microseconds=record["started_us"])).date()
         row = [_value(f.type, record.get(f.name)) for f in FIELDS]
         self.rows.setdefault(day, []).append([*row, stream_id, self.collected_at])
+
+    def _latest_us(self) -> int:
+        return round((self.collected_at - _EPOCH) / timedelta(microseconds=1)) + _AHEAD_US
 
     def write(self, lake: Lake) -> int:
         """Write all files of the batch; only after that may its source be told that they are safe."""

@@ -69,7 +69,7 @@ def load(
         lake: root of the lake.
         name: a table as it lies in the lake (``facts/call``, ``marts/human_hour``, ``raw/events``), or a
             quantity of :data:`QUANTITIES` (``calls_per_user_prompt``).
-        since: first UTC day; marts are over everything in the lake and take no days.
+        since: first UTC day; of a mart, the first business day.
         until: day after the last one.
         columns: the columns to read; all by default.
         period: of a quantity: business days, ISO weeks, or the window as one.
@@ -77,7 +77,7 @@ def load(
         settings: conventions of a quantity; default: the pipeline's defaults.
 
     Raises:
-        ConfigError: no such name, nothing of it is in the lake, no such column, or days with a mart.
+        ConfigError: no such name, nothing of it is in the lake, or no such column.
     """
     if name not in QUANTITIES:
         return table.load(lake, name, since=since, until=until, columns=columns)

@@ -1,4 +1,4 @@
-"""Tool catalogues of a window, by key or team: what resending them costs (formula: ``counting_advice``)."""
+"""Tool catalogues of a window, by key, team or client: what resending costs (see ``counting_advice``)."""
 
 # ruff: noqa: S608 - column names come from closed lists; values are parameters
 
@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from gateway_plugin.counting_advice import CatalogueAdvice, advise
 from pipeline.sql import binding
@@ -15,7 +15,9 @@ from pipeline.sql import binding
 if TYPE_CHECKING:
     import duckdb
 
-By = Literal["key_alias", "team_id"]
+#: Tools that would be exposed instead, unless somebody says otherwise.
+KEEP_TOOLS: Final = 20
+By = Literal["key_alias", "team_id", "client"]
 
 
 def advice(

@@ -53,10 +53,11 @@ REUSE: Final = (
     ratio(
         "cache_write_share",
         "share of prompt tokens",
-        "Σ tokens newly written to a provider's cache ÷ Σ input of calls that report cached tokens",
+        "Σ tokens newly written to a provider's cache ÷ Σ input of calls that report cached and written "
+        "tokens",
         "SUM(cache_write_tokens)",
-        "SUM(CASE WHEN cache_write_tokens IS NOT NULL THEN cached_input_tokens END)",
-        coverage=_CACHED,
+        "SUM(written_input_tokens)",
+        coverage=("SUM(written_calls)", "SUM(engine_calls)"),
         needs=_REUSED,
         reason="no backend reported written tokens",
     ),
@@ -94,7 +95,7 @@ REUSE: Final = (
         dimensions=("all",),
         coverage=("NULL", "NULL"),
         needs=(Need.ENGINE,),
-        reason="no engine counters",
+        reason="no engine counters, or no query",
     ),
     ratio(
         "engine_disagreement",

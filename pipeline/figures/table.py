@@ -38,24 +38,18 @@ def load(
     Args:
         lake: root of the lake.
         name: as it lies in the lake, for example ``facts/call``, ``marts/human_hour`` or ``raw/events``.
-        since: first UTC day; marts are over everything in the lake and take no days.
+        since: first UTC day; of a mart, the first business day.
         until: day after the last one.
         columns: the columns to read; all by default.
 
     Raises:
-        ConfigError: no such table, nothing of it is in the lake, no such column, or days with a mart.
+        ConfigError: no such table, nothing of it is in the lake, or no such column.
     """
     import duckdb
 
     if name not in names():
         raise ConfigError(f"There is no table {name}.", why=f"Tables: {', '.join(names())}.")
-    if name.startswith("marts/"):
-        if since or until:
-            raise ConfigError(f"{name} is over everything in the lake; it takes no days.")
-        path = lake / f"{name}.parquet"
-        paths = [path] if path.exists() else []
-    else:
-        paths = Lake(lake).files(name, since=since, until=until)
+    paths = Lake(lake).files(name, since=since, until=until)
     if not paths:
         raise ConfigError(f"The lake {lake} holds nothing of {name} there.", next_step="agentwatt run")
     con = duckdb.connect()

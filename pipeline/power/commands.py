@@ -11,18 +11,12 @@ import typer
 from pipeline.errors import ExitCode
 from pipeline.interrupt import stop_signal
 from pipeline.lake import Lake
-from pipeline.output import Format, say, write_record, write_rows
+from pipeline.options import Config, Form, LakeRoot, loaded
+from pipeline.output import say, write_record, write_rows
 
 power_app = typer.Typer(
     no_args_is_help=True, rich_markup_mode=None, help="Bring measured power into the lake."
 )
-
-Config = Annotated[Path | None, typer.Option("--config", help="Settings file (YAML).", show_default=False)]
-LakeRoot = Annotated[Path | None, typer.Option("--lake", help="Folder of the lake.", show_default=False)]
-Form = Annotated[
-    Format | None,
-    typer.Option("--format", help="Format on stdout. Default: table on a terminal, jsonl in a pipe."),
-]
 
 
 @power_app.command("meter")
@@ -76,8 +70,7 @@ def read_boards(
 
 
 def _lake(config: Path | None, lake: Path | None) -> Lake:
-    from pipeline.layers import load
 
-    root = Lake(load(config, {"lake": lake}).settings.lake)
+    root = Lake(loaded(config, lake).settings.lake)
     root.prepare()
     return root

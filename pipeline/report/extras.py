@@ -18,8 +18,6 @@ from pipeline.sql import parameters
 if TYPE_CHECKING:
     import duckdb
 
-#: Tools that a key would be left with in the advice on catalogues.
-KEEP_TOOLS: Final = 20
 #: Quantities of the registry that the report shows beside the four figures, and what they are split by.
 SHOWN: Final = {
     "gateway_overhead": ("all",),
@@ -52,7 +50,7 @@ EMPTY: Final[dict[str, Any]] = {
         "retried_calls": 0,
         "extra_attempts": 0,
     },
-    "catalogue": {"keep": KEEP_TOOLS, "by": "key_alias", "rows": []},
+    "catalogue": {"keep": catalogue.KEEP_TOOLS, "by": "key_alias", "rows": []},
 }
 
 
@@ -61,12 +59,18 @@ def measure(lake: Path) -> figures.More:
 
     def parts(con: duckdb.DuckDBPyConnection, window: parameters.Window) -> dict[str, Any]:
         shown = _quantities(con, window)
-        advice = catalogue.advice(con, lake, window.start, window.end, by="key_alias", keep=KEEP_TOOLS)
+        advice = catalogue.advice(
+            con, lake, window.start, window.end, by="key_alias", keep=catalogue.KEEP_TOOLS
+        )
         return {
             "reuse": reuse.compute(con, window),
             "quantities": shown,
             "failures": failures.compute(con, window),
-            "catalogue": {"keep": KEEP_TOOLS, "by": "key_alias", "rows": [asdict(a) for a in advice]},
+            "catalogue": {
+                "keep": catalogue.KEEP_TOOLS,
+                "by": "key_alias",
+                "rows": [asdict(a) for a in advice],
+            },
         }
 
     return parts

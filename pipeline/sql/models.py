@@ -181,8 +181,7 @@ def audit(
     for name in names:
         model = load(name)
         found = con.execute(
-            f"WITH bad AS ({_strip(model.sql)}) "
-            f"SELECT COUNT(*), MIN(CAST(id AS VARCHAR), {SAMPLES}) FROM bad"
+            f"WITH bad AS ({_strip(model.sql)}) SELECT COUNT(*), MIN(CAST(id AS VARCHAR), {SAMPLES}) FROM bad"
         ).fetchone()
         count, ids = found if found else (0, None)
         results.append(

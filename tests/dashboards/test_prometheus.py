@@ -73,12 +73,15 @@ def test_the_groups_are_evaluated_in_the_order_that_they_need() -> None:
 
 
 def test_rules_for_an_installation_have_its_runbook_addresses_and_nothing_else_new(tmp_path: Path) -> None:
-    assert rules.main(["--out", str(tmp_path), "--runbook-base", "https://git.example/agentwatt/"]) == 0
+    bases = ["--runbook-base", "https://git.example/agentwatt/", "--grafana-base", "https://grafana.example/"]
+    assert rules.main(["--out", str(tmp_path), *bases]) == 0
     written = [yaml.safe_load(p.read_text(encoding="utf-8")) for p in sorted(tmp_path.glob("*.yaml"))]
     found = [rule for document in written for group in document["groups"] for rule in group["rules"]]
     urls = [rule["annotations"]["runbook_url"] for rule in found if "alert" in rule]
     assert urls
     assert all(url.startswith("https://git.example/agentwatt/dashboards/runbooks/") for url in urls)
+    boards = [rule["annotations"]["dashboard_url"] for rule in found if "alert" in rule]
+    assert all(url.startswith("https://grafana.example/d/agentwatt-") for url in boards)
     assert sorted(rule["expr"] for rule in found) == sorted(rule.expr for rule in queries.rules())
 
 

@@ -133,6 +133,21 @@ def test_daily_series_add_up_to_the_figures(built: Path, url: str) -> None:
         assert row["up_to_tokens"] / 2 * 0.98 <= mean <= row["up_to_tokens"] * 1.02, row
 
 
+def test_tool_catalogues_are_summed_by_client_and_say_how_their_tokens_are_known(
+    built: Path, url: str
+) -> None:
+    exporting.export(settings_of(built), url, periods=[WEEK])
+    found = {row["client"]: row for row in rows(url, "agentwatt_catalogue")}
+    assert set(found) == {"claude-code", "codex"}
+    sent = found["claude-code"]
+    # 20 calls with 40 tools in 64,000 bytes, four bytes a token: 16,000 tokens each, half for 20 tools.
+    assert (sent["calls_with_tools"], sent["catalogues"], sent["source"]) == (20, 1, "estimated")
+    assert sent["tokens_per_call"] == 16_000
+    assert (sent["catalogue_tokens"], sent["saved_tokens"]) == (320_000, 160_000)
+    assert found["codex"]["catalogue_tokens"] is None
+    assert found["codex"]["source"] == "none"
+
+
 def test_a_second_export_changes_nothing(built: Path, url: str) -> None:
     exporting.export(settings_of(built), url, periods=[WEEK])
     before = everything(url)

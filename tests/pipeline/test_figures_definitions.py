@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import json
+import operator
 import re
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -11,8 +13,10 @@ from typing import Any
 import pytest
 
 from pipeline import figures
+from pipeline.figures.registry import QUANTITIES, SECTIONS
+from pipeline.figures.series import series
 from pipeline.report.definitions import DEFINITIONS
-from tests.pipeline.sql.synthetic import MONDAY, Settings, Tier, board_metrics, build, event
+from tests.pipeline.sql.synthetic import MONDAY, Settings, Tier, board_metrics, build, event, metric
 
 TEXT = (Path(__file__).resolve().parents[2] / "docs/definitions.md").read_text(encoding="utf-8")
 SETTINGS = Settings(slo_tiers=(Tier(5, 10), Tier(5, 20)))
@@ -113,3 +117,134 @@ def test_every_figure_has_a_section_with_formula_unit_inputs_coverage_errors_and
         section = TEXT.split(f"\n## {definition.title}\n")[1].split("\n## ")[0]
         for word in ("Formula", "Unit", "Inputs", "Coverage", "Error sources", "Example"):
             assert f"**{word}.**" in section
+
+
+# -- the figures by day, week and who
+
+#: Columns of the page's two tables, and the fields of an event that they are.
+COLUMNS = {
+    "turn": "turn_id",
+    "session": "session_key",
+    "agent": "agent_id",
+    "initiator": "initiator",
+    "outcome": "outcome",
+    "input": "input_tokens",
+    "cached": "cached_tokens",
+    "written": "cache_write_tokens",
+    "output": "output_tokens",
+    "first token ms": "ttft_ms",
+    "prompt bytes": "prompt_bytes",
+    "shared bytes": "shared_bytes",
+    "break": "break_reason",
+    "tool bytes": "tools_bytes",
+    "overhead ms": "overhead_ms",
+    "count ms": "count_ms",
+}
+OPERATORS: dict[type, Any] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+}
+
+
+def cell(text: str) -> Any:
+    number = text.replace(",", "")
+    return None if text in ("−", "") else (int(number) if number.isdecimal() else text)
+
+
+def second_table() -> list[dict[str, Any]]:
+    """The calls of the second example, read from the page itself."""
+    part = TEXT.split("### The second worked example")[1].split("\n### ")[0]
+    rows: dict[str, dict[str, Any]] = {}
+    header: list[str] = []
+    for line in part.splitlines():
+        cells = [c.strip() for c in line.strip("|").split("|")]
+        if cells[0] == "call":
+            header = cells
+        elif re.fullmatch("[f-k]", cells[0]):
+            rows.setdefault(cells[0], {}).update(zip(header, map(cell, cells), strict=True))
+    events = []
+    for name, row in rows.items():
+        fields = {field: row[column] for column, field in COLUMNS.items()}
+        fields |= {
+            k: float(fields[k]) for k in ("ttft_ms", "overhead_ms", "count_ms") if fields[k] is not None
+        }
+        steps = [] if row["age s"] is None else [[row["age s"], row["shared bytes"]]]
+        events.append(
+            event(
+                name,
+                MONDAY + timedelta(seconds=row["second"]),
+                **fields
+                | {
+                    "turn_id": str(row["turn"]),
+                    "agent_kind": "main" if row["agent"] == "main" else "subagent",
+                    "user_hash": f"person of {row['session']}",
+                    "duration_ms": row["lasts s"] * 1000.0,
+                    "key_alias": "k1",
+                    "litellm_version": "1.108.7",
+                    "prefix_steps": None if row["prompt bytes"] is None else json.dumps(steps),
+                },
+            )
+        )
+    return events
+
+
+def arithmetic(text: str) -> float:
+    """Work out a sum in the page's own notation."""
+
+    def value(node: ast.expr) -> float:
+        if isinstance(node, ast.BinOp):
+            return float(OPERATORS[type(node.op)](value(node.left), value(node.right)))
+        assert isinstance(node, ast.Constant)
+        return float(node.value)
+
+    plain = text.replace(",", "").translate(str.maketrans({"÷": "/", "×": "*", "−": "-"}))
+    return value(ast.parse(plain, mode="eval").body)
+
+
+def sections() -> dict[str, str]:
+    """Text below each heading of a quantity, line breaks taken out."""
+    found = re.findall(r"^#### `(\w+)`\n(.*?)(?=^#{2,4} |\Z)", TEXT, re.MULTILINE | re.DOTALL)
+    return {name: re.sub(r"\n(?!- )", " ", body) for name, body in found}
+
+
+def examples(name: str) -> list[tuple[str, str, str]]:
+    return re.findall(r"^- Example `(.+?)`: (.*)= ([\d.,]+) *$", sections().get(name, ""), re.MULTILINE)
+
+
+@pytest.fixture(scope="module")
+def second(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], float | None]:
+    counters = (("vllm:prefix_cache_hits_total", 30_000), ("vllm:prefix_cache_queries_total", 100_000))
+    metrics = [
+        metric(MONDAY + timedelta(seconds=second - 60), name, growth * second / 360)
+        for name, growth in counters
+        for second in (0, 360)
+    ]
+    lake = build(tmp_path_factory.mktemp("second"), second_table(), metrics=metrics)
+    rows = series(
+        lake, Settings(), period="window", by=("all",), since=MONDAY, until=MONDAY + timedelta(hours=1)
+    ).rows()
+    return {(r["figure"], r["part"]): r["value"] for r in rows if r["dimension"] == "all"}
+
+
+@pytest.mark.parametrize("name", QUANTITIES)
+def test_every_quantity_is_defined_as_it_is_computed_and_its_example_recomputes(
+    name: str, second: dict[tuple[str, str], float | None]
+) -> None:
+    section, quantity = sections()[name], QUANTITIES[name]
+    assert f"**Formula.** {quantity.formula}." in section
+    assert f"**Unit.** {quantity.unit}." in section
+    for word in ("Inputs", "Coverage", "Error sources"):
+        assert re.search(rf"\*\*{word}\.\*\* \S", section)
+    assert examples(name)
+    for part, sum_, shown in examples(name):
+        told = float(shown.replace(",", ""))
+        assert second[name, part] == pytest.approx(told, rel=5e-4), part
+        if sum_.strip():
+            assert arithmetic(sum_) == pytest.approx(told, rel=5e-4), part
+
+
+def test_the_page_names_no_quantity_that_is_not_published() -> None:
+    assert list(sections()) == list(QUANTITIES)
+    assert all(f"\n### {section.title}\n" in TEXT for section in SECTIONS)

@@ -370,6 +370,64 @@ def test_calls_at_hosted_providers_are_not_set_against_our_engines(tmp_path: Pat
     assert "no hour with engine counters" in row["reason"]
 
 
+def test_written_tokens_are_a_third_share_beside_hits_and_misses(tmp_path: Path) -> None:
+    lake = build(
+        tmp_path,
+        [
+            event("a", at(0), input_tokens=15_635, cached_tokens=0, cache_write_tokens=15_624),
+            event("b", at(9), input_tokens=17_000, cached_tokens=16_000, cache_write_tokens=500),
+            event("c", at(20), input_tokens=5_000, cached_tokens=0, cache_write_tokens=None),
+        ],
+    )
+    assert values(lake, "cache_write_share")["all"] == pytest.approx(16_124 / 32_635)
+    assert values(lake, "realised_hit")["all"] == pytest.approx(16_000 / 37_635)
+
+
+def engine(*samples: tuple[float, float, float]) -> list[dict[str, Any]]:
+    """Samples of an engine's counters: (second, hits, queries)."""
+    return [
+        metric(at(second), f"vllm:prefix_cache_{name}_total", value)
+        for second, hits, queries in samples
+        for name, value in (("hits", hits), ("queries", queries))
+    ]
+
+
+def test_an_engines_hit_is_hits_by_queries_and_null_without_a_query(tmp_path: Path) -> None:
+    calls = [event("a", at(0)), event("b", at(900))]
+    busy = build(tmp_path / "busy", calls, metrics=engine((-60, 0, 0), (600, 30, 100)))
+    idle = build(tmp_path / "idle", calls, metrics=engine((-60, 30, 100), (600, 30, 100)))
+    assert values(busy, "engine_hit") == {"all": pytest.approx(0.30)}
+    (row,) = series(idle, Settings(), ("engine_hit",), period="window").rows()
+    assert row["value"] is None
+    assert row["reason"] == "no engine counters, or no query"
+
+
+def test_preemptions_stand_beside_the_engines_hit(tmp_path: Path) -> None:
+    more = [metric(at(s), "vllm:num_preemptions_total", n) for s, n in ((-60, 2), (600, 9))]
+    lake = build(
+        tmp_path,
+        [event("a", at(0)), event("b", at(900))],
+        metrics=[*engine((-60, 0, 0), (600, 30, 100)), *more],
+    )
+    assert figures.compute(lake, Settings()).figures["prefix_hit"]["engine"]["preemptions"] == 7
+
+
+def test_a_websocket_logged_as_one_record_is_no_call_of_generation(tmp_path: Path) -> None:
+    lake = build(
+        tmp_path,
+        [
+            event("a", at(0), initiator="user"),
+            event("w", at(60), route=None, call_type="_aresponses_websocket", duration_ms=3_600_000,
+                  input_tokens=900_000, ttft_ms=None, session_key=None, session_evidence="E5"),
+        ],
+    )  # fmt: skip
+    found = figures.compute(lake, Settings())
+    assert found.counts["calls_not_of_generation"] == 1
+    assert found.figures["prompt_length"]["value"]["p50"] == 1000
+    assert found.figures["calls_per_human_hour"]["coverage"]["attended_share"] == 0.5
+    assert values(lake, "mean_concurrency", until=at(3600))["all"] == pytest.approx(2 / 3600)
+
+
 def test_outcomes_tell_latency_of_tasks_and_turns_speed_and_where_time_went(tmp_path: Path) -> None:
     lake = build(
         tmp_path,

@@ -35,9 +35,9 @@ def test_rows_are_plain_values_under_their_columns(lake: Path) -> None:
 
 
 def test_every_table_that_is_in_the_lake_can_be_opened(lake: Path) -> None:
-    present = {"raw/events", "facts/call", "facts/turn", "facts/session", "facts/potential"}
+    present = {"raw/events", "facts/call", "facts/turn", "facts/session"}
     opened = set()
-    for name in figures.names():
+    for name in (n for n in figures.names() if "/" in n):  # the others are computed, not stored
         try:
             opened.add(figures.load(lake, name).name)
         except ConfigError as error:
@@ -65,7 +65,8 @@ def test_the_relation_can_be_queried_further(lake: Path) -> None:
         ("raw/metrics", {}, "holds nothing"),
         ("facts/call", {"since": MONDAY.date() + timedelta(days=9)}, "holds nothing"),
         ("facts/call", {"columns": ["nothing"]}, "no column nothing"),
-        ("marts/call_day", {"since": MONDAY.date()}, "takes no days"),
+        ("marts/call_day", {"since": MONDAY.date() + timedelta(days=9)}, "holds nothing"),
+        ("marts/call_day", {"until": MONDAY.date()}, "holds nothing of marts/call_day there"),
     ],
 )
 def test_what_cannot_be_opened_is_explained(

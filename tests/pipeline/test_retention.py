@@ -56,7 +56,7 @@ def test_dates_before_the_kept_days_go_from_every_layer(settings: Settings) -> N
 def test_marts_and_figures_hold_only_what_is_left(settings: Settings) -> None:
     retention.retain(settings, 1, today=TODAY)
     with connect() as con:
-        path = str(settings.lake / "marts/call_day.parquet")
+        path = str(settings.lake / "marts/call_day/*/part.parquet")
         assert con.execute("SELECT day, calls FROM read_parquet(?)", [path]).fetchall() == [(TODAY, 1)]
     assert figures.compute(settings.lake, settings).counts["calls"] == 1
 

@@ -156,7 +156,7 @@ def test_no_unfinished_file_stays_and_progress_names_each_stage(tmp_path: Path) 
     run.build(tmp_path, Settings(), progress=lambda stage, done, total: stages.append(stage))
     assert {"sessions", "stg_call", "fct_call", "facts", "audits", "marts"} <= set(stages)
     assert not list(tmp_path.rglob("*.tmp"))
-    assert {p.stem for p in (tmp_path / "marts").glob("*.parquet")} >= {
+    assert {p.parent.parent.name for p in (tmp_path / "marts").glob("*/date=*/part.parquet")} >= {
         "human_hour",
         "realised",
         "agent_hour",

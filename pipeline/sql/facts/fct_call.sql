@@ -13,7 +13,9 @@
 --               other calls join the turn before them ('lead' when there is none).
 --   call_in_turn counts the turn's work calls that we saw, or what the request shows where that is more (we
 --               missed some); after a compaction a request shows only the calls since.
---   number_in_turn counts all of them that we saw, in whatever lane, in order of time.
+--   number_in_turn and number_in_session count all calls that we saw, in whatever lane, in order of time.
+--   previous_in_session_at, previous_in_turn_at: the latest end of earlier calls, of any agent of the session or
+--               of the turn; what cuts visits, human time and tool gaps.
 --   gap_ms    = since the latest end of earlier calls of the stream, 0 when they overlap; the plugin's own
 --               idle time where the lake holds no earlier call.
 --   cached_tokens is NULL when unknown: aborted calls, estimated usage, and values that cannot be.
@@ -71,6 +73,9 @@ placed AS (
     l.turn_key,
     l.call_in_turn,
     l.number_in_turn,
+    l.number_in_session,
+    l.previous_in_session_us,
+    l.previous_in_turn_us,
     l.previous_model_group,
     l.previous_compaction_hint,
     l.previous_initiator,
@@ -117,6 +122,9 @@ SELECT
   p.turn_evidence,
   p.call_in_turn,
   p.number_in_turn,
+  p.number_in_session,
+  MAKE_TIMESTAMP(p.previous_in_session_us) AS previous_in_session_at,
+  MAKE_TIMESTAMP(p.previous_in_turn_us) AS previous_in_turn_at,
   CASE
     WHEN p.call_in_turn IS NULL THEN NULL
     WHEN p.call_in_turn = 1 THEN '1'

@@ -4,7 +4,8 @@
 -- Meaning: a stream is (session_key, agent_id), in order of started_us and call_id; auxiliary and rejected calls
 --   stand in lanes of their own. previous_…: of the call before it in its lane, previous_input_tokens of the
 --   last one before it that has any; previous_end_at: the latest end of earlier calls of the stream in any
---   lane. turn_key is the plugin's turn id; where it is missing, a user-initiated call opens a turn of its own
+--   lane; previous_in_session_us and previous_in_turn_us: of earlier calls of the session or turn, whatever their
+--   agent or lane. turn_key is the plugin's turn id; where it is missing, a user-initiated call opens a turn of its own
 --   and other calls join the turn before them ('lead' when there is none). Few columns, because every window
 --   sorts all of them.
 WITH typed AS (
@@ -86,11 +87,20 @@ placed AS (
     SUM(CASE WHEN lane = 'work' THEN 1 ELSE 0 END) OVER (
       PARTITION BY session_key, agent_id, turn_key ORDER BY started_us, call_id
       ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
-    ) AS work_in_turn
+    ) AS work_in_turn,
+    MAX(ended_us) OVER (
+      PARTITION BY session_key, agent_id, turn_key ORDER BY started_us, call_id
+      ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+    ) AS previous_in_turn_us
   FROM laned
 )
 SELECT
   p.call_number,
+  MAX(p.ended_us) OVER (
+    PARTITION BY p.session_key ORDER BY p.started_us, p.call_id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+  ) AS previous_in_session_us,
+  ROW_NUMBER() OVER (PARTITION BY p.session_key ORDER BY p.started_us, p.call_id) AS number_in_session,
+  p.previous_in_turn_us,
   p.lane_number,
   p.turn_key,
   CASE WHEN p.lane = 'work' THEN GREATEST(COALESCE(p.call_index, 1), CAST(p.work_in_turn AS BIGINT)) END

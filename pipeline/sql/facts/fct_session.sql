@@ -3,21 +3,14 @@
 -- Sources: fct_call. Parameters: $visit_gap_s.
 -- Meaning: from the start of its first call to the latest end of its calls, subagents included; attributed to
 --   the day it starts. A visit takes the calls of its session from the instant that opens it to the next such.
-WITH ordered AS (
-  SELECT
-    session_key, started_us, start_at,
-    MAX(COALESCE(end_at, start_at)) OVER (
-      PARTITION BY session_key ORDER BY started_us, call_id
-      ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
-    ) AS previous_end_at
+WITH opening AS (
+  SELECT session_key, started_us
   FROM fct_call
   WHERE session_key IS NOT NULL
-),
-opening AS (
-  SELECT session_key, started_us
-  FROM ordered
-  WHERE previous_end_at IS NULL
-    OR DATE_DIFF('microsecond', previous_end_at, start_at) > CAST($visit_gap_s AS DOUBLE) * 1e6
+    AND (
+      previous_in_session_at IS NULL
+      OR DATE_DIFF('microsecond', previous_in_session_at, start_at) > CAST($visit_gap_s AS DOUBLE) * 1e6
+    )
 ),
 visit AS (
   SELECT

@@ -10,31 +10,42 @@ WITH ordered AS (
     session_key, started_us, start_at, COALESCE(end_at, start_at) AS end_at, agent_kind, lane, outcome, is_engine,
     is_attended, initiator, user_hash, team_id, key_alias, client, model_group, session_evidence, input_tokens,
     output_tokens,
-    ROW_NUMBER() OVER (PARTITION BY session_key ORDER BY started_us, call_id) AS n,
-    MAX(COALESCE(end_at, start_at)) OVER (
-      PARTITION BY session_key ORDER BY started_us, call_id
-      ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
-    ) AS previous_end_at
+    number_in_session AS n, previous_in_session_at AS previous_end_at
   FROM fct_call
   WHERE session_key IS NOT NULL
+),
+opening AS (
+  SELECT session_key, n
+  FROM ordered
+  WHERE DATE_DIFF('microsecond', previous_end_at, start_at) > CAST($burst_gap_s AS DOUBLE) * 1e6
+  UNION
+  SELECT session_key, MIN(n) AS n
+  FROM ordered
+  GROUP BY session_key
+),
+stretch AS (
+  SELECT
+    session_key,
+    n AS first_n,
+    ROW_NUMBER() OVER (PARTITION BY session_key ORDER BY n) AS burst_number,
+    LEAD(n) OVER (PARTITION BY session_key ORDER BY n) AS next_n
+  FROM opening
 ),
 measured AS (
   SELECT
     ordered.*,
+    stretch.burst_number,
     CAST(DATE_DIFF('microsecond', start_at, end_at) AS BIGINT) AS flight_us,
     CASE
       WHEN previous_end_at IS NULL OR previous_end_at <= start_at THEN DATE_DIFF('microsecond', start_at, end_at)
       WHEN end_at > previous_end_at THEN DATE_DIFF('microsecond', previous_end_at, end_at)
       ELSE 0
-    END AS busy_us,
-    SUM(
-      CASE
-        WHEN previous_end_at IS NULL THEN 1
-        WHEN DATE_DIFF('microsecond', previous_end_at, start_at) > CAST($burst_gap_s AS DOUBLE) * 1e6 THEN 1
-        ELSE 0
-      END
-    ) OVER (PARTITION BY session_key ORDER BY n ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS burst_number
+    END AS busy_us
   FROM ordered
+  JOIN stretch
+    ON stretch.session_key = ordered.session_key
+    AND ordered.n >= stretch.first_n
+    AND (stretch.next_n IS NULL OR ordered.n < stretch.next_n)
 ),
 burst AS (
   SELECT

@@ -81,6 +81,10 @@ SELECT
   SUM(CASE WHEN is_engine = 1 AND hit_tokens IS NOT NULL THEN input_tokens END) AS cached_input_tokens,
   SUM(CASE WHEN is_engine = 1 AND input_tokens > 0 THEN hit_tokens END) AS cached_tokens,
   SUM(CASE WHEN is_engine = 1 AND hit_tokens IS NOT NULL THEN cache_write_tokens END) AS cache_write_tokens,
+  SUM(CASE WHEN is_engine = 1 AND hit_tokens IS NOT NULL AND cache_write_tokens IS NOT NULL THEN 1 ELSE 0 END)
+    AS written_calls,
+  SUM(CASE WHEN is_engine = 1 AND hit_tokens IS NOT NULL AND cache_write_tokens IS NOT NULL THEN input_tokens END)
+    AS written_input_tokens,
   SUM(CASE WHEN is_engine = 1 AND input_tokens > 0 AND hit_tokens IS NOT NULL AND output_tokens IS NOT NULL
     THEN 1 ELSE 0 END) AS new_output_calls,
   SUM(CASE WHEN is_engine = 1 AND input_tokens > 0 AND output_tokens IS NOT NULL

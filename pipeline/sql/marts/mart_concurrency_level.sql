@@ -43,11 +43,10 @@ swept AS (
   SELECT
     hour_start,
     instant,
-    SUM(SUM(step)) OVER (PARTITION BY hour_start ORDER BY instant ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)
+    SUM(step) OVER (PARTITION BY hour_start ORDER BY instant ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)
       AS calls_in_flight,
     LEAD(instant) OVER (PARTITION BY hour_start ORDER BY instant) AS next_instant
   FROM point
-  GROUP BY hour_start, instant
 )
 SELECT
   s.hour_start,

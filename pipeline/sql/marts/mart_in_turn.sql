@@ -6,12 +6,7 @@
 --   the call that follows the gap counts both. Team, key, client, model and profile are those of the visit.
 -- Additive: yes, over everything but the caps.
 WITH chained AS (
-  SELECT
-    session_key, start_date, start_at, COALESCE(end_at, start_at) AS end_at,
-    MAX(COALESCE(end_at, start_at)) OVER (
-      PARTITION BY session_key, agent_id, turn_key ORDER BY started_us, call_id
-      ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
-    ) AS previous_end_at
+  SELECT session_key, start_date, start_at, COALESCE(end_at, start_at) AS end_at, previous_in_turn_at AS previous_end_at
   FROM fct_call
   WHERE is_attended = 1 AND agent_kind = 'main'
 ),

@@ -6,6 +6,8 @@
 --   cover its last attempt only, so our own started_us and duration_ms inside it are preferred; a failure's
 --   equal start and end is no duration. A failed row that carries nothing of ours was refused before our hook
 --   ran (authentication, budget): rejected, unless an event says otherwise.
+--   The proxy's own health checks (its internal key, as text or as its SHA-256) are nobody's calls and left out;
+--   audit health_check counts them.
 WITH joined AS (
   SELECT
     COALESCE(e.record_number, -1 - r.record_number) AS call_number,
@@ -115,3 +117,8 @@ SELECT
     ELSE event_outcome
   END AS outcome
 FROM joined
+WHERE COALESCE(team_id, '') <> 'litellm-internal-health-check'
+  AND COALESCE(key_alias, '') <> 'litellm-internal-health-check'
+  AND COALESCE(key_hash, '') NOT IN (
+    'litellm-internal-health-check', '2ee659761968def976c7905217d96fa6e765f300dfb066f6c73fd3c279b3435a'
+  )

@@ -204,7 +204,7 @@ def session(
 def scenario(lake: Path) -> list[dict[str, Any]]:
     """Three people, a service, two days, two boards with counters and an engine; return the events."""
     events = [
-        *session("s1", MONDAY, turns=4, calls=5),
+        *session("s1", MONDAY, turns=4, calls=5, tool_count=40, tools_bytes=64000, tools_digest="ab" * 8),
         *session("s2", MONDAY + timedelta(minutes=1), turns=2, calls=3, client="codex", route="responses"),
         *session("s3", MONDAY + timedelta(minutes=5), turns=3, calls=4, user="u2", team_id="t2"),
         *session("s4", MONDAY + timedelta(hours=1), turns=1, calls=6, user="bot", service_key=True),
