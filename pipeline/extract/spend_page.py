@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import IO, TYPE_CHECKING, Final
 
-from gateway_plugin.event import FIELDS
+from gateway_plugin.event import FIELDS, ROW_FIELDS
 from pipeline.extract.identity_hash import person, safe_id, user_digest
 from pipeline.extract.spend_row import SOURCE_COLUMNS, TEXT_COLUMNS, RowReader
 from pipeline.extract.spend_staging import SpendStaging
@@ -50,6 +50,8 @@ _FITTING: Final = {
     "steps": frozenset[str](),
 }
 _TYPES: Final = {f.name: f.type for f in FIELDS}
+#: Types of the fields that a row may hold, in one pass; null where one is absent.
+_SHAPE: Final = "json_type(aw, [" + ", ".join(f"'$.{name}'" for name in ROW_FIELDS) + "])"
 _INTEGER: Final = "(0|[1-9][0-9]{0,14})"
 _LIMIT_BYTES: Final = 8192
 
@@ -68,7 +70,7 @@ class SpendPages:
         self._con = con
         self._staging = staging
         self._reader = reader
-        self._shapes: dict[tuple[str, int], bool] = {}
+        self._shapes: dict[tuple[int, int], bool] = {}
         self._people: dict[tuple[str | None, str | None, str | None], str | None] = {}
         self._sessions: dict[str, str | None] = {}
         self._rows: list[list[str]] | None = None
@@ -102,19 +104,14 @@ class SpendPages:
         con = self._con
         self._look()
         plain = self._plain() if self._reader.hasher else "FALSE"  # without a secret each row is counted
-        con.execute(
-            f"CREATE OR REPLACE TEMP TABLE odd AS SELECT rowid AS n FROM seen WHERE ({plain}) IS NOT TRUE"
-        )
-        con.execute(
-            "CREATE OR REPLACE TEMP VIEW plain AS SELECT * FROM seen WHERE rowid NOT IN (SELECT n FROM odd)"
-        )
+        con.execute(f"CREATE OR REPLACE TEMP TABLE odd AS SELECT n FROM seen WHERE ({plain}) IS NOT TRUE")
+        named = ", ".join(f'"{name}"' for name in SOURCE_COLUMNS)
+        odd = con.execute(f"SELECT {named} FROM seen WHERE n IN (SELECT n FROM odd) ORDER BY n").fetchall()
+        rest = " WHERE n NOT IN (SELECT n FROM odd)" if odd else ""
+        con.execute(f"CREATE OR REPLACE TEMP VIEW plain AS SELECT * FROM seen{rest}")
         self._identify()
         con.execute(f"CREATE OR REPLACE TEMP TABLE page AS {_PLAIN_ROWS}")
         self._staging.insert()
-        named = ", ".join(f'"{name}"' for name in SOURCE_COLUMNS)
-        odd = con.execute(
-            f"SELECT {named} FROM seen WHERE rowid IN (SELECT n FROM odd) ORDER BY rowid"
-        ).fetchall()
         if odd:
             self._staging.add([self._reader.read(row) for row in odd])
 
@@ -123,33 +120,40 @@ class SpendPages:
         self._con.execute(
             f"""CREATE OR REPLACE TEMP TABLE source AS SELECT * FROM read_csv(?, header = false,
             auto_detect = false, columns = {{{listed}}}, delim = ',', quote = '"', escape = '"', nullstr = '',
-            new_line = '\\n', parallel = false, max_line_size = 20000000)""",
+            new_line = '\\n', parallel = false, max_line_size = 4000000)""",
             [f"/dev/fd/{page.fileno()}"],
         )
 
     def _look(self) -> None:
         paths = ", ".join(f"'{p}'" for p in _USAGE)
-        fields = ", ".join(f"'$.{name}'" for name in _TYPES)
         self._con.execute(
-            f"""CREATE OR REPLACE TEMP TABLE seen AS SELECT *,
-              CASE WHEN json_valid(aw) THEN json_type(aw, [{fields}]) END AS shape,
+            f"""CREATE OR REPLACE TEMP TABLE derived AS SELECT
+              CASE WHEN json_valid(aw) THEN hash({_SHAPE}) END AS shape,
               CASE WHEN json_valid(aw) THEN len(json_keys(aw)) END AS members,
               CASE WHEN json_valid(usage) THEN json_type(usage, [{paths}]) END AS kinds,
               CASE WHEN json_valid(usage) THEN json_extract_string(usage, [{paths}]) END AS found
             FROM source"""
         )
+        self._con.execute(
+            "CREATE OR REPLACE TEMP VIEW seen AS "
+            "SELECT source.*, derived.*, source.rowid AS n FROM source POSITIONAL JOIN derived"
+        )
 
     def _plain(self) -> str:
         """Return the condition under which a row means what the engine reads in it."""
-        shapes = self._con.execute(
-            "SELECT DISTINCT CAST(shape AS VARCHAR), shape, members FROM seen WHERE shape IS NOT NULL"
+        present = self._con.execute(
+            "SELECT DISTINCT shape, members FROM derived WHERE shape IS NOT NULL AND members IS NOT NULL"
         ).fetchall()
-        for name, shape, members in shapes:
-            if (name, members) not in self._shapes:
-                self._shapes[name, members] = _fits(shape, members)
+        if fresh := [key for key in present if key not in self._shapes]:
+            kinds = self._con.execute(
+                f"SELECT shape, members, ANY_VALUE({_SHAPE}) FROM seen WHERE shape IN "
+                "(SELECT UNNEST(?::UBIGINT[])) GROUP BY shape, members",
+                [[shape for shape, _ in fresh]],
+            ).fetchall()
+            self._shapes |= {(shape, members): _fits(kind, members) for shape, members, kind in kinds}
         good = [key for key, fits in self._shapes.items() if fits]
         self._con.execute(
-            "CREATE OR REPLACE TEMP TABLE good_shape AS SELECT UNNEST(?::VARCHAR[]) AS shape, "
+            "CREATE OR REPLACE TEMP TABLE good_shape AS SELECT UNNEST(?::UBIGINT[]) AS shape, "
             "UNNEST(?::BIGINT[]) AS members",
             [[shape for shape, _ in good], [members for _, members in good]],
         )
@@ -170,7 +174,7 @@ class SpendPages:
         )
         return f"""metadata_text IS NULL
           AND (aw IS NULL OR (strlen(aw) <= {_LIMIT_BYTES}
-            AND (CAST(shape AS VARCHAR), members) IN (SELECT (shape, members) FROM good_shape)))
+            AND (shape, members) IN (SELECT (shape, members) FROM good_shape)))
           AND (usage IS NULL OR (kinds[1] = 'UBIGINT' AND {numbers}
             AND (kinds[4] IS NULL OR kinds[4] IN ('OBJECT', 'NULL'))
             AND (kinds[11] IS NULL OR kinds[11] = 'NULL')
@@ -240,7 +244,7 @@ _PLAIN_ROWS: Final = (
 
 def _fits(kinds: Sequence[str | None], members: int) -> bool:
     """Whether an object with these types of known fields holds nothing else, and our id."""
-    told = {name: kind for name, kind in zip(_TYPES, kinds, strict=True) if kind is not None}
+    told = {name: kind for name, kind in zip(ROW_FIELDS, kinds, strict=True) if kind is not None}
     return (
         len(told) == members
         and "event_id" in told

@@ -6,7 +6,18 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from pipeline.power import cells, companions, energy, groups, known, places, provisioned, saturation, served
+from pipeline.power import (
+    cells,
+    companions,
+    energy,
+    facility,
+    groups,
+    known,
+    places,
+    provisioned,
+    saturation,
+    served,
+)
 from pipeline.power.capacity import LoadHour, capacity
 from pipeline.sql import parameters
 from pipeline.sql.evidence import evidence
@@ -46,7 +57,7 @@ def compute(
         "boundaries": [e.to_dict() for e in measured],
         "pools": [e.to_dict() for e in everything if e.pool != places.ALL],
         "elsewhere": energy.elsewhere(con),
-        "facility": facility(settings, measured),
+        "facility": facility.energy(settings, measured),
         "capacity": {"value": None, "reason": "no served ratio to read it from", "rows": []},
         "companions": [],
         "provisioned": None,
@@ -71,7 +82,7 @@ def compute(
         return figure | {"reason": reason, "provisioned": _provisioned(con, settings, None, where)}
     for boundary in usable:
         _add_boundary(con, settings, figure, boundary, everything, limit)
-    figure["values"] += _facility_rows(settings, figure)
+    facility.add(settings, figure)
     headline = next((r for r in figure["values"] if r["state"] == "in_turn"), None)
     if headline is None:
         return figure | {"reason": "no agent of ours was in a turn while power was measured"}
@@ -228,64 +239,6 @@ def _too_thin(measured: energy.Energy, settings: parameters.Conventions) -> str:
         f"power ({measured.scope}) covers {measured.coverage:.1%} of the window, at least "
         f"{settings.power.min_coverage:.0%} are needed{detail}"
     )
-
-
-def facility(settings: parameters.Conventions, measured: Sequence[energy.Energy]) -> dict[str, Any]:
-    """Return the energy of the building: measured, or rack × PUE with its source, or null with the reason."""
-    pue, source = settings.power.pue, settings.power.pue_source
-    own = {"pue": pue, "pue_source": source}
-    if any(e.scope == "facility" for e in measured):
-        return {"value": "measured", "reason": None, **own}
-    rack = next((e for e in measured if e.scope == "rack"), None)
-    if pue is not None and pue < 1:
-        return {
-            "megawatt_hours": None,
-            **own,
-            "reason": f"a PUE of {pue:g} is below 1: no building gives back",
-        }
-    if pue is None or rack is None:
-        missing = "no PUE is declared" if pue is None else "no rack power is measured"
-        return {"megawatt_hours": None, **own, "reason": f"facility is rack × PUE; {missing}"}
-    return {"megawatt_hours": rack.mwh * pue, **own, "reason": None}
-
-
-def _facility_rows(settings: parameters.Conventions, figure: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the rack's rows divided by the PUE, where that is what facility means here."""
-    pue = settings.power.pue
-    if pue is None or figure["facility"].get("megawatt_hours") is None:
-        return []
-    keys = ("boundary", "pool", "kind", "synthetic", "state", "tier", "rule", "agent_hours",
-            "conformant_agent_hours", "conformant_share")  # fmt: skip
-    found = []
-    for row in figure["values"]:
-        if row["boundary"] != "rack":
-            continue
-        week = row["week_interval"]
-        found.append(
-            {k: row[k] for k in keys}
-            | {
-                "boundary": "facility",
-                "power": "rack measured × PUE",
-                "pue": pue,
-                "pue_source": settings.power.pue_source,
-                "value": row["value"] / pue,
-                "value_upper": row["value_upper"] / pue,
-                "any_conformity": row["any_conformity"] / pue,
-                "any_conformity_interval": row["any_conformity_interval"]
-                and [x / pue for x in row["any_conformity_interval"]],
-                "pooled_rule": row["pooled_rule"] / pue,
-                "subagents_beside": None
-                if row["subagents_beside"] is None
-                else row["subagents_beside"] / pue,
-                "megawatt_hours": row["megawatt_hours"] * pue,
-                "measurement_interval": row["measurement_interval"]
-                and [x / pue for x in row["measurement_interval"]],
-                "week_interval": week | {"value": week["value"] and [x / pue for x in week["value"]]},
-            }
-        )
-    if found:
-        figure["coverage"]["power"]["facility"] = figure["coverage"]["power"]["rack"]
-    return found
 
 
 def _provisioned(

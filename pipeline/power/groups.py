@@ -24,6 +24,7 @@ def by_model_group(
     does. Both have both intervals.
     """
     found = []
+    whole = whole.only(lambda x: x.state == state and x.tier == tier)
     names = {c.model_group for c in whole.of("main", state, tier)}
     for group in sorted(names, key=lambda name: name or ""):
         mine = whole.only(lambda x, g=group: x.model_group == g)  # type: ignore[misc]

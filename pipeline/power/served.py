@@ -36,6 +36,7 @@ def _row(served: Served, settings: parameters.Conventions, state: str, tier: str
     total, lower, upper = (sum(getattr(c, n) for c in own) for n in ("total", "lower", "upper"))
     subagents = served.of("subagent", state, tier)
     days = by_day(served, own)
+    narrow = served.only(lambda x: x.state == state and x.tier == tier)  # parts look at these cells again
     return {
         "boundary": energy.scope,
         "pool": energy.pool,
@@ -63,8 +64,8 @@ def _row(served: Served, settings: parameters.Conventions, state: str, tier: str
             {"day": d.day, "value": d.lower / d.mwh, "agent_hours": d.lower, "megawatt_hours": d.mwh}
             for d in days
         ],
-        "by_week": _by_week(served, state, tier, days),
-        "by_profile": _by_profile(served, state, tier),
+        "by_week": _by_week(narrow, state, tier, days),
+        "by_profile": _by_profile(narrow, state, tier),
     }
 
 

@@ -75,3 +75,20 @@ def test_a_negative_number_of_tools_is_an_error() -> None:
     with pytest.raises(ValueError, match="keep"):
         advise([], keep=-1)
     assert advise([]) == []
+
+
+def test_a_record_for_several_equal_calls_gives_the_same_advice_as_the_calls_themselves() -> None:
+    one = {
+        "key_alias": "a",
+        "tool_count": 50,
+        "tools_bytes": 8000,
+        "tools_digest": "d",
+        "count_catalogue_tokens": 2000,
+    }
+    metered = one | {"count_ms": 6.0, "count_calls": 3, "count_tokens": 9000}
+    bare = one | {"tool_count": 10, "tools_bytes": 1000, "tools_digest": "e", "count_catalogue_tokens": None}
+    together = [
+        metered | {"calls": 4, "counted": 4, "count_ms": 24.0, "count_calls": 12, "count_tokens": 36000},
+        bare | {"calls": 3, "counted": 3},
+    ]
+    assert advise(together, keep=20) == advise([metered] * 4 + [bare] * 3, keep=20)

@@ -135,7 +135,8 @@ def test_nine_health_checks_in_ten_change_no_figure_and_are_counted(tmp_path: Pa
     people = session("s1", MONDAY, turns=4, calls=5)
     checks = [
         event(f"h{n:03d}", MONDAY + timedelta(seconds=5 * n), session_key=None, session_evidence="E5",
-              team_id=HEALTH, key_alias=HEALTH, user_hash=None, initiator="unknown", input_tokens=9, output_tokens=1)
+              team_id=HEALTH, key_alias=HEALTH, user_hash=None, initiator="unknown", input_tokens=9,
+              output_tokens=1)
         for n in range(90)
     ]  # fmt: skip
     keys = (HEALTH, hashlib.sha256(HEALTH.encode()).hexdigest())

@@ -71,13 +71,14 @@ def section(document: Mapping[str, Any]) -> Section:
         folded=True,
     )
     files = ", ".join(
-        f"{name.removeprefix('raw_').replace('_', ' ')} {s['files']} files over {s['days']} days"
+        f"{name.removeprefix('raw_').replace('_', ' ')} {text.count(s['files'], 'file')} over "
+        f"{text.count(s['days'], 'day')}"
         for name, s in meta["sources"].items()
     )
     versions = meta["versions"]
     blocks.append(
         Text(
-            f"Raw files: {files}. LiteLLM {', '.join(versions['litellm']) or 'unknown'}; plugin "
+            f"Raw data: {files}. LiteLLM {', '.join(versions['litellm']) or 'unknown'}; plugin "
             f"{', '.join(versions['plugin']) or 'unknown'}; agentwatt {versions['agentwatt'] or 'unknown'}; "
             f"written {text.instant(meta['generated_at'])} UTC.",
             small=True,

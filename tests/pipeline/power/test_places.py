@@ -163,6 +163,34 @@ def test_facility_is_rack_times_pue_with_its_source_in_rows_of_its_own(tmp_path:
     assert row(found, boundary="facility")["power"] == "rack measured × PUE"
 
 
+def test_every_part_of_a_facility_row_stands_on_the_power_of_the_building(tmp_path: Path) -> None:
+    rack = Source("pdu", "rack_watts", "gauge", "rack")
+    settings = one_tier(sources=[rack], pue=1.25, pue_source="meter of 2025")
+    found = figure(tmp_path, LARGE, watts("x", 1000, metric_name="rack_watts"), settings)
+    below, above = row(found, boundary="rack"), row(found, boundary="facility")
+    assert set(above) == set(below) | {"pue", "pue_source"}
+    assert above["megawatt_hours"] == pytest.approx(1.25 * below["megawatt_hours"])
+    assert above["conformant_agent_hours"] == below["conformant_agent_hours"]
+    for key in ("measurement_interval", "any_conformity_interval"):
+        assert [1.25 * x for x in above[key]] == pytest.approx(below[key])
+    for part in ("by_day", "by_week", "by_model_group", "by_profile"):
+        assert len(above[part]) == len(below[part]) == 1
+        for one, other in zip(above[part], below[part], strict=True):
+            for key in (
+                "value",
+                "value_upper",
+                "contribution",
+                "measurement_interval",
+                "contribution_interval",
+            ):
+                if one.get(key) is not None:
+                    assert _times(one[key], 1.25) == pytest.approx(other[key])
+            assert one.get("agent_hours") == other.get("agent_hours")
+    caps = above["sensitivity"]["tool cap"]
+    assert {c: 1.25 * v for c, v in caps.items()} == pytest.approx(below["sensitivity"]["tool cap"])
+    assert [r["boundary"] for r in found["capacity"]["rows"]].count("facility") == 3
+
+
 def test_a_pue_below_one_is_refused(tmp_path: Path) -> None:
     rack = Source("pdu", "rack_watts", "gauge", "rack")
     settings = one_tier(sources=[rack], pue=0.9, pue_source="wish")
@@ -197,3 +225,7 @@ def test_a_board_may_move_from_one_pool_to_another(tmp_path: Path) -> None:
     assert found["refused"] == {}
     watts_of = {p["pool"]: p["megawatt_hours"] for p in found["pools"]}
     assert watts_of == pytest.approx({"big": 350e-6, "little": 50e-6})
+
+
+def _times(value: Any, factor: float) -> Any:
+    return [factor * x for x in value] if isinstance(value, list) else factor * value

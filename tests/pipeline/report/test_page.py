@@ -168,6 +168,7 @@ def browser_pictures() -> Path:
 
 
 @pytest.mark.integration
+@pytest.mark.timeout(900)
 def test_a_week_of_fifty_thousand_sessions_reads_well_and_prints_on_six_pages(
     browser: Browser, tmp_path: Path
 ) -> None:

@@ -1,0 +1,129 @@
+"""The engine reads plain rows exactly as the row reader does, and hands it every other one."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway_plugin.hashing import Hasher
+from pipeline.extract.spend_page import SpendPages, buffer
+from pipeline.extract.spend_row import SOURCE_COLUMNS, RowReader
+from pipeline.extract.spend_staging import SpendStaging
+from pipeline.lake import Lake, connect
+
+NOW = datetime(2026, 3, 3)
+OBJECT = {
+    "schema": 1,
+    "event_id": "e1",
+    "outcome": "success",
+    "started_us": 1772409600000000,
+    "ttft_ms": 812.25,
+}
+USAGE = {"prompt_tokens": 100, "completion_tokens": 7, "prompt_tokens_details": {"cached_tokens": 60}}
+#: Name -> what differs from a plain row.
+PLAIN: dict[str, dict[str, Any]] = {
+    "everything": {},
+    "no object": {"aw": None},
+    "no usage": {"usage": None, "extra_cached": "5"},
+    "details are null": {"usage": USAGE | {"prompt_tokens_details": None, "cache_read_input_tokens": 9}},
+    "spread answer": {"usage": {"prompt_tokens": 100, "output_tokens": 4, "cache_creation_input_tokens": 3}},
+    "a response-cache hit": {"cache_hit": " True "},
+    "a failure": {
+        "status": "failure",
+        "error_class": "Timeout",
+        "error_code": "408",
+        "attempted_retries": "2",
+    },
+    "whole milliseconds": {"aw": OBJECT | {"ttft_ms": 812}},
+    "line breaks and quotes": {"model": 'a "b"\r\nc', "team_id": "t,1"},
+    "a session in the user": {"end_user": "user_ab_account__session_0198c0de-0000-7000-8000-000000000000"},
+}
+ODD: dict[str, dict[str, Any]] = {
+    "unreadable object": {"aw": "{not json"},
+    "foreign keys in the object": {"aw": OBJECT | {"prompt": "secret"}},
+    "a wrong type in the object": {"aw": OBJECT | {"schema": "1"}},
+    "a null in the object": {"aw": OBJECT | {"outcome": None}},
+    "an object without our id": {"aw": {"schema": 1}},
+    "an object in an object": {"aw": {"agentwatt": OBJECT}},
+    "usage as text": {"usage": "nothing"},
+    "numbers as text": {"usage": USAGE | {"prompt_tokens": "100"}},
+    "negative tokens": {"usage": USAGE | {"prompt_tokens_details": {"cached_tokens": -1}}},
+    "more cached than input": {"usage": USAGE | {"prompt_tokens_details": {"cached_tokens": 101}}},
+    "tokens of the Responses API": {
+        "usage": {"input_tokens": 9, "input_tokens_details": {"cached_tokens": 3}}
+    },
+    "metadata in a string": {"usage": None, "aw": None, "metadata_text": json.dumps({"usage_object": USAGE})},
+    "an error with a text in it": {"error_class": "it failed for ada@example.org"},
+    "retries that are no number": {"attempted_retries": "many"},
+}
+
+
+def source_row(changes: dict[str, Any]) -> list[str | None]:
+    row: dict[str, Any] = dict.fromkeys(SOURCE_COLUMNS) | {
+        "request_id": "r1", "litellm_call_id": "c1", "api_key": "k1", "spend": "0.25", "prompt_tokens": "100",
+        "completion_tokens": "7", "total_tokens": "107", "start_time": "2026-03-02 08:00:00.125",
+        "end_time": "2026-03-02 08:00:04", "model_group": "coder", "end_user": "ada", "user": "u1",
+        "team_id": "t1",
+        "session_id": "0198c0de-0000-7000-8000-000000000000", "status": "success", "cache_hit": "False",
+        "usage": USAGE, "aw": OBJECT,
+    } | changes  # fmt: skip
+    return [json.dumps(v) if isinstance(v, dict) else v for v in row.values()]
+
+
+def staged(folder: Path, rows: list[list[str | None]], *, by_hand: bool, monkeypatch: Any) -> tuple[Any, ...]:
+    """What a page becomes: rows, what was nulled, and how many rows the engine read by itself."""
+    text = io.StringIO(newline="")
+    csv.writer(text, lineterminator="\n").writerows([["" if v is None else v for v in row] for row in rows])
+    reader = RowReader(Hasher(b"a secret of the tests"), ("end_user", "user_id", "key"))
+    handed: list[Any] = []
+    with connect() as con, monkeypatch.context() as patch, buffer() as page:
+        staging = SpendStaging(con, Lake(folder), NOW)
+        add = staging.add
+        patch.setattr(staging, "add", lambda some: (handed.extend(some), add(some)))
+        if by_hand:
+            patch.setattr(SpendPages, "_plain", lambda self: "FALSE")
+        pages = SpendPages(con, staging, reader)
+        page.write(text.getvalue().encode())
+        assert pages.load(page) == (len(rows), ["2026-03-02 08:00:00.125", "r1"])
+        pages.stage()
+        columns = [c[0] for c in con.execute("DESCRIBE staged").fetchall()]
+        found = [dict(zip(columns, r, strict=True)) for r in con.execute("SELECT * FROM staged").fetchall()]
+        for row in found:
+            row["aw"] = None if row["aw"] is None else json.loads(row["aw"])
+        nulled = con.execute("SELECT reason, SUM(n) FROM repairs GROUP BY reason ORDER BY reason").fetchall()
+    return found, nulled, dict(reader.repairs), len(rows) - len(handed)
+
+
+@pytest.mark.parametrize("name", [*PLAIN, *ODD])
+def test_the_engine_and_the_reader_make_the_same_of_a_row(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = source_row((PLAIN | ODD)[name])
+    fast = staged(tmp_path, [row], by_hand=False, monkeypatch=monkeypatch)
+    slow = staged(tmp_path, [row], by_hand=True, monkeypatch=monkeypatch)
+    assert fast[:3] == slow[:3]
+    assert (fast[3], slow[3]) == (1 if name in PLAIN else 0, 0)
+
+
+def test_plain_and_odd_rows_of_one_page_all_arrive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [source_row(changes) for changes in (*PLAIN.values(), *ODD.values())]
+    found, _, _, by_engine = staged(tmp_path, rows, by_hand=False, monkeypatch=monkeypatch)
+    assert (len(found), by_engine) == (len(rows), len(PLAIN))
+
+
+def test_bytes_that_are_no_text_are_read_by_hand(tmp_path: Path) -> None:
+    fields = [b"" if v is None else v.encode() for v in source_row({"usage": None, "aw": None})]
+    fields[SOURCE_COLUMNS.index("model")] = b"\xff\xfe"
+    with connect() as con, buffer() as page:
+        staging = SpendStaging(con, Lake(tmp_path), NOW)
+        pages = SpendPages(con, staging, RowReader(Hasher(b"a secret of the tests"), ("key",)))
+        page.write(b",".join(fields) + b"\n")
+        assert pages.load(page) == (1, ["2026-03-02 08:00:00.125", "r1"])
+        pages.stage()
+        assert con.execute("SELECT model, request_id FROM staged").fetchall() == [("��", "r1")]
