@@ -50,12 +50,13 @@ def parts(
             found[name] = parameters.Window(begin, end)
     if not days:
         return found
-    edges = []
+    edges: list[datetime] = []
     last = "MAX(GREATEST(COALESCE(end_at, start_at), start_at + INTERVAL 1 MICROSECOND))"
     for some, edge in ((days[:1], "MIN(start_at)"), (days[-3:], last)):
         files = binding.parquet(binding.files(lake, binding.FACTS["fct_call"], some))
         row = con.execute(f"SELECT {edge} FROM {files}").fetchone()
-        edges.append(row[0] if row else None)
+        assert row is not None  # an aggregate without GROUP BY always returns one row
+        edges.append(row[0])
     cut = {d: parameters.Window(max(w.start, edges[0]), min(w.end, edges[1])) for d, w in found.items()}
     return {d: w for d, w in cut.items() if w.start < w.end}
 
