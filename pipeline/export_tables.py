@@ -208,7 +208,7 @@ PROMPT_DAY: Final = Table(
 )
 ENERGY_DAY: Final = Table(
     "agentwatt_energy_day",
-    "Measured energy of a whole business day, all pools together; covered_s ÷ window_s is its coverage.",
+    "Measured energy of a business day, all pools together; covered_s ÷ window_s is its coverage.",
     {
         "day": "date",
         "boundary": "text",
