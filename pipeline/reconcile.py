@@ -72,7 +72,7 @@ def _stage(con: duckdb.DuckDBPyConnection, lake: Lake, settings: Settings, first
     for relation in ("raw_event", "raw_spend_log"):
         binding.bind_raw(con, relation, binding.files(lake.root, binding.RAW[relation][0], span))
     values = parameters.bind_conventions(con, settings)
-    models.run(con, ("stg_event",), values)
+    models.run(con, ("stg_record", "stg_event"), values)
     con.execute("DELETE FROM stg_event WHERE starts_with(plugin_version, $tag)", {"tag": TAG})
     models.run(con, ("stg_row", "stg_row_match"), values)
     con.execute(_JOINED, {"first": datetime(first.year, first.month, first.day),
