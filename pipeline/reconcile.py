@@ -73,7 +73,13 @@ def _stage(con: duckdb.DuckDBPyConnection, lake: Lake, settings: Settings, first
         binding.bind_raw(con, relation, binding.files(lake.root, binding.RAW[relation][0], span))
     values = parameters.bind_conventions(con, settings)
     models.run(con, ("stg_record", "stg_event"), values)
-    con.execute("DELETE FROM stg_event WHERE starts_with(plugin_version, $tag)", {"tag": TAG})
+    con.execute(
+        "CREATE TEMP TABLE own_event AS SELECT * FROM stg_event "
+        "WHERE NOT COALESCE(starts_with(plugin_version, $tag), FALSE)",
+        {"tag": TAG},
+    )
+    con.execute("DROP VIEW stg_event")
+    con.execute("ALTER TABLE own_event RENAME TO stg_event")
     models.run(con, ("stg_row", "stg_row_match"), values)
     con.execute(_JOINED, {"first": datetime(first.year, first.month, first.day),
                           "last": datetime(last.year, last.month, last.day)})  # fmt: skip
