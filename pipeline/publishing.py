@@ -14,6 +14,7 @@ import re
 import shutil
 from collections.abc import Callable, Iterable
 from datetime import date, datetime, time, timedelta
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from zoneinfo import ZoneInfo
@@ -42,7 +43,7 @@ def parts(
     figures does: power before and after nobody's work is nobody's.
     """
     zone = ZoneInfo(settings.business_time_zone)
-    days = sorted({binding.day_of(p) for p in binding.files(lake, binding.FACTS["fct_call"])})
+    days = sorted(binding.days(lake, binding.FACTS["fct_call"]))
     found: dict[date, parameters.Window] = {}
     for day in days:
         start = datetime.combine(day, time())
@@ -78,6 +79,8 @@ def publish(
     windows = parts(con, lake, settings)
     made = {day.isoformat(): _made_of(lake, settings, w) for day, w in windows.items()}
     stale = [d for d in windows if known.get(d.isoformat()) != made[d.isoformat()]]
+    if stale:
+        parameters.relation(con, "prm_metric_day", day=("DATE", sorted(binding.days(lake, "raw/metrics"))))
     for number, day in enumerate(stale):
         report("marts", number, len(stale))
         _build(con, lake, settings, day, windows[day])
@@ -125,8 +128,6 @@ def _build(
     _bind(con, lake, window)
     binding.bind_raw(con, "raw_metric", binding.files(lake, "raw/metrics", _metric_days(window)))
     values = parameters.bind_conventions(con, settings) | parameters.bind_window(con, settings, window)
-    metric_days = sorted({binding.day_of(p) for p in binding.files(lake, "raw/metrics")})
-    parameters.relation(con, "prm_metric_day", day=("DATE", metric_days))
     places.bind(con, settings, window)
     names = needed()
     for name in names:
@@ -154,6 +155,7 @@ def _is_empty(con: duckdb.DuckDBPyConnection, relation: str) -> bool:
     return con.execute(f"SELECT 1 FROM {relation} LIMIT 1").fetchone() is None
 
 
+@cache
 def needed() -> tuple[str, ...]:
     """Return the published marts and those they are made of, in the order in which they are built."""
     wanted = set(models.PUBLISHED)

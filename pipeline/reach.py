@@ -90,7 +90,7 @@ def of(con: duckdb.DuckDBPyConnection, lake: Path, names: Iterable[str]) -> Reac
 
 
 def _raw_days(lake: Path) -> set[date]:
-    return {binding.day_of(p) for f in ("raw/events", "raw/spend_logs") for p in binding.files(lake, f)}
+    return binding.days(lake, "raw/events") | binding.days(lake, "raw/spend_logs")
 
 
 def _index(con: duckdb.DuckDBPyConnection, lake: Path, days: Iterable[date]) -> None:

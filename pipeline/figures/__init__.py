@@ -139,7 +139,7 @@ def bind(
 ) -> parameters.Window | None:
     """Bind facts and metrics of a window in *con* and build every mart; None where there is no call."""
     start, end = _instant(since), _instant(until)
-    days = {binding.day_of(p) for p in binding.files(lake, binding.FACTS["fct_call"])}
+    days = binding.days(lake, binding.FACTS["fct_call"])
     wanted = {
         d
         for d in days
@@ -163,7 +163,8 @@ def bind(
     ]
     binding.bind_raw(con, "raw_metric", binding.files(lake, "raw/metrics", metric_days))
     values = parameters.bind_conventions(con, settings) | parameters.bind_window(con, settings, window)
-    parameters.relation(con, "prm_metric_day", day=("DATE", sorted(_metric_days(lake))))
+    # The days on which the lake holds any metric tell no power from power at another time.
+    parameters.relation(con, "prm_metric_day", day=("DATE", sorted(binding.days(lake, "raw/metrics"))))
     places.bind(con, settings, window)
     models.run(con, (*models.CALL_MARTS, *models.METRIC_MARTS), values)
     return window
@@ -195,8 +196,3 @@ def _counts(con: duckdb.DuckDBPyConnection) -> dict[str, Any]:
         )
         counts[f"{column}s"] = [value for (value,) in rows.fetchall()]
     return counts
-
-
-def _metric_days(lake: Path) -> set[date]:
-    """Return the days on which the lake holds any metric, to tell no power from power at another time."""
-    return {binding.day_of(p) for p in binding.files(lake, "raw/metrics")}

@@ -44,20 +44,14 @@ def apply(
     ``unavailable`` (path below the figure -> reason). The facts and marts must be bound in *con*.
     """
     span = {"start": window.start, "end": window.end}
-    rows = con.execute(
-        "SELECT plugin_version, COUNT(*) FROM fct_call WHERE start_at >= $start AND start_at < $end "
-        "GROUP BY plugin_version ORDER BY plugin_version",
-        span,
-    ).fetchall()
-    found = [(registry.by_tag(tag or ""), int(calls)) for tag, calls in rows]
-    # A table without a calendar and one with it are two tags of one kind.
-    sources = list({known[0].kind: known[0] for known, _ in found if known}.values())
-    if not sources:
+    found = _calls_by_tag(con, span)
+    imported = [known for _, known, _ in found if known]
+    if not imported:
         return figures
-    kinds = {tag.removeprefix(TAG): int(n) for tag, n in rows if registry.by_tag(tag or "")}
-    own = sum(calls for known, calls in found if known is None)
-    missing = frozenset() if own else _missing(con, span, [known for known, _ in found if known])
-    title = " and ".join(s.title for s in sources)
+    sources, title = _sources(imported)
+    kinds = {tag.removeprefix(TAG): calls for tag, known, calls in found if known}
+    own = sum(calls for _, known, calls in found if known is None)
+    missing = frozenset() if own else _missing(con, span, imported)
     notes = [f"{s.title}: {note}" for s in sources for note in s.notes]
     if own:
         total = own + sum(kinds.values())
@@ -78,18 +72,12 @@ def lacking(
     Only windows of nothing but imported calls lack anything. The facts and marts must be bound in *con*.
     """
     span = {"start": window.start, "end": window.end}
-    tags = con.execute(
-        "SELECT DISTINCT plugin_version FROM fct_call WHERE start_at >= $start AND start_at < $end "
-        "ORDER BY plugin_version",
-        span,
-    ).fetchall()
-    known = [registry.by_tag(tag or "") for (tag,) in tags]
-    imported = [k for k in known if k]
-    if len(imported) < len(known):
+    tags = _calls_by_tag(con, span)
+    imported = [known for _, known, _ in tags if known]
+    if len(imported) < len(tags):
         return lambda needs: None
-    sources = list({source.kind: source for source, _ in imported}.values())
+    sources, title = _sources(imported)
     missing = _missing(con, span, imported)
-    title = " and ".join(s.title for s in sources)
 
     def why(needs: Sequence[Need]) -> str | None:
         found = _reasons(sources, tuple(needs), missing)
@@ -105,10 +93,31 @@ def _reasons(sources: Sequence[Source], needs: tuple[Need, ...], missing: frozen
     return reasons
 
 
+_Known = tuple[Source, frozenset[Need]]
+
+
+def _calls_by_tag(
+    con: duckdb.DuckDBPyConnection, span: dict[str, Any]
+) -> list[tuple[str, _Known | None, int]]:
+    """Return each tag of the span's calls with what it names (None: no import) and their number."""
+    rows = con.execute(
+        "SELECT plugin_version, COUNT(*) FROM fct_call WHERE start_at >= $start AND start_at < $end "
+        "GROUP BY plugin_version ORDER BY plugin_version",
+        span,
+    ).fetchall()
+    return [(tag or "", registry.by_tag(tag or ""), int(calls)) for tag, calls in rows]
+
+
+def _sources(imported: Sequence[_Known]) -> tuple[list[Source], str]:
+    """Return the sources once each (a table with and one without a calendar are one), and their titles."""
+    sources = list({source.kind: source for source, _ in imported}.values())
+    return sources, " and ".join(s.title for s in sources)
+
+
 def _missing(
     con: duckdb.DuckDBPyConnection,
     span: dict[str, Any],
-    known: Sequence[tuple[Source, frozenset[Need]]],
+    known: Sequence[_Known],
 ) -> frozenset[Need]:
     """What no call of the window tells, and what a part of them never tells of time."""
     tests = ", ".join(f"MAX(CASE WHEN {test} THEN 1 ELSE 0 END)" for test in _PRESENT.values())

@@ -56,6 +56,11 @@ def files(lake: Path, folder: str, days: Iterable[date] | None = None) -> list[P
     return found
 
 
+def days(lake: Path, folder: str) -> set[date]:
+    """Return the days that have a file in *folder*."""
+    return {day_of(p) for p in files(lake, folder)}
+
+
 def stray(lake: Path) -> list[str]:
     """Return the places below the raw tables whose files belong to no day, such as ``raw/events/date=x``."""
     found = set()
