@@ -78,7 +78,7 @@ placed AS (
     l.previous_in_turn_us,
     l.previous_model_group,
     l.previous_compaction_hint,
-    l.previous_initiator,
+    l.previous_is_compaction,
     l.previous_input_tokens,
     l.session_has_user,
     l.session_is_service,
@@ -141,7 +141,7 @@ SELECT
     WHEN p.compaction_hint = 1
       AND (
         p.initiator = 'compaction'
-        OR p.previous_initiator = 'compaction'
+        OR p.previous_is_compaction = 1
         OR COALESCE(p.previous_compaction_hint, 0) = 0
       ) THEN 'compaction'
     WHEN p.previous_input_tokens > 10000 AND p.input_tokens < 0.7 * p.previous_input_tokens THEN 'compaction'
