@@ -63,6 +63,8 @@ _ROUND_TOKENS: Final = 65
 WITH, WITHOUT = "with plugin", "without"
 _WARM_UP_PAIRS: Final = 2
 _REST_S: Final = 0.6  # longer than the plugin's longest wait before a batch is written
+#: CPython's own thresholds, as in production: a proxy of the local equipment may run without the collector.
+_COLLECTOR: Final = "700,10,10"
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 #: Words of one token each in common tokenizers, so that a prompt's length is known without one.
 _WORDS: Final = tuple(
@@ -313,6 +315,7 @@ def measure(options: argparse.Namespace, work: Path) -> tuple[Samples, dict[str,
             environment = engine.proxy_environment | {
                 "PYTHONPATH": str(ROOT / "benchmarks" / "full_collections"),
                 "FULL_COLLECTIONS_FILE": str(counted[side]),
+                "PYTHON_GC_THRESHOLD": _COLLECTOR,
             }
             proxies[side] = stack.enter_context(
                 ProxyService(config, work, redis_url=redis.url, env=environment, cwd=ROOT, name=name)
