@@ -5,9 +5,9 @@
 Two LiteLLM proxies live side by side, on the same Redis and the same stand-in engine; one has the callback
 of config.yaml, the other is the same configuration without it (neither has a database). A pair is one
 sequence of streamed chat requests, one after another: agent sessions of about 200 messages that grow by one
-tool call each request. Every request goes byte for byte to both proxies, in the order ABBA, so the two meet
-the same drift of the machine within a tenth of a second. (Whole blocks in turn, as an earlier form of this
-program sent them, are seconds apart: differences of neighbouring blocks then spread by 3 ms and more.) At the
+tool call each request. Every request goes byte for byte to both proxies, five at a stretch in the order
+ABBA, so the two meet the same drift of the machine within a quarter of a second. (Blocks of 20 in turn, as an
+earlier form of this program sent them, are seconds apart: their differences spread by 3 ms and more.) At the
 end of a pair both get the same rest, so that what they do later (logging, stream, gauges) is in the figure; a
 pair gives one difference.
 
@@ -64,6 +64,9 @@ OUTPUT_TOKENS: Final = 16
 _ROUND_TOKENS: Final = 65
 WITH, WITHOUT = "with plugin", "without"
 _WARM_UP_PAIRS: Final = 2
+#: Requests that one proxy gets at a stretch: few, so that both meet the same drift of the machine; more than
+#: one, for a worker whose capacity matters is busy, so its caches are warm and its batches full.
+_STRETCH: Final = 5
 _REST_S: Final = 0.6  # longer than the plugin's longest wait before a batch is written
 #: CPython's own thresholds, as in production: a proxy of the local equipment may run without the collector.
 _COLLECTOR: Final = "700,10,10"
@@ -177,9 +180,18 @@ def percentile(values: Sequence[float], share: float) -> float:
     return ordered[below] + (ordered[above] - ordered[below]) * (place - below)
 
 
-def order_of(requests: int) -> list[tuple[str, str]]:
-    """Return which proxy goes first with each request: AB, BA, AB, BA …"""
-    return [(WITH, WITHOUT) if n % 2 == 0 else (WITHOUT, WITH) for n in range(requests)]
+def order_of(requests: int, pair: int) -> list[tuple[str, range]]:
+    """Return which proxy gets which requests of a pair, some at a stretch: ABBA …, in odd pairs BAAB …
+
+    So each proxy is the first to bring a new session, whose prompt the engine must still read, in every other
+    pair.
+    """
+    out: list[tuple[str, range]] = []
+    for n, first in enumerate(range(0, requests, _STRETCH)):
+        stretch = range(first, min(first + _STRETCH, requests))
+        sides = (WITH, WITHOUT) if (n + pair) % 2 == 0 else (WITHOUT, WITH)
+        out += [(side, stretch) for side in sides]
+    return out
 
 
 def sequence(pair: int, requests: int, tokens: int) -> list[tuple[bytes, dict[str, str]]]:
@@ -284,10 +296,11 @@ class Meter:
 def run_pair(
     proxies: dict[str, ProxyService],
     counted: dict[str, Path],
+    pair: int,
     requests: list[tuple[bytes, dict[str, str]]],
     rest_s: float,
 ) -> dict[str, Block]:
-    """Send each request to both proxies, rest, and return what each spent.
+    """Send each request of pair number *pair* to both proxies, rest, and return what each spent.
 
     Raises:
         RuntimeError: an answer was not a complete stream.
@@ -296,10 +309,10 @@ def run_pair(
     from deploy.local.process import StackError
 
     meters = {side: Meter(proxies[side], counted[side]) for side in proxies}
-    for (body, headers), order in zip(requests, order_of(len(requests)), strict=True):
-        for side in order:
+    for side, stretch in order_of(len(requests), pair):
+        for number in stretch:
             try:
-                meters[side].send(body, headers)
+                meters[side].send(*requests[number])
             except (OSError, http.client.HTTPException) as error:
                 # Without this the death of a proxy would look like a cheap block or a stack trace.
                 raise StackError(f"the proxy {side} broke off: {error}; log: {proxies[side].log}") from None
@@ -349,7 +362,7 @@ def measure(options: argparse.Namespace, work: Path) -> tuple[Samples, dict[str,
         for number in range(_WARM_UP_PAIRS + pairs):
             requests = sequence(number, options.requests, options.tokens)
             gc.collect()
-            for side, block in run_pair(proxies, counted, requests, options.rest).items():
+            for side, block in run_pair(proxies, counted, number, requests, options.rest).items():
                 if number >= _WARM_UP_PAIRS:
                     samples.blocks[side].append(block)
             if number >= _WARM_UP_PAIRS:
@@ -464,7 +477,9 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--blocks", type=int, default=48, help="measured blocks, two a pair")
-    parser.add_argument("--requests", type=int, default=20, help="requests of a block, an even number (ABBA)")
+    parser.add_argument(
+        "--requests", type=int, default=20, help="requests of a block, a multiple of 10 (ABBA)"
+    )
     parser.add_argument("--tokens", type=int, default=68_000, help="tokens of a prompt, about")
     parser.add_argument("--rest", type=float, default=_REST_S, help="seconds of rest that end a pair")
     parser.add_argument("--target-ms", type=float, default=TARGET_MS, help="largest CPU to add")
@@ -472,8 +487,8 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     options = parser.parse_args(argv)
     if options.blocks < 4 or options.blocks % 2:
         parser.error(f"--blocks must be an even number from 4 on, not {options.blocks}")
-    if options.requests < 2 or options.requests % 2:
-        parser.error(f"--requests must be an even number from 2 on (ABBA), not {options.requests}")
+    if options.requests < 1 or options.requests % (2 * _STRETCH):
+        parser.error(f"--requests must be a positive multiple of {2 * _STRETCH}, not {options.requests}")
     if options.tokens < 8_000:
         parser.error(f"--tokens must be 8000 or more for {MESSAGES} messages, not {options.tokens}")
     if not 0 <= options.rest < math.inf:

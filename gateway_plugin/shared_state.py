@@ -22,7 +22,7 @@ _PREFIX: Final = "{agentwatt}:s:"
 _BATCH: Final = 128
 _PENDING_MAX: Final = 10_000
 _PAUSE_S: Final = 5.0
-_GATHER_S: Final = 0.05
+_GATHER_S: Final = 0.1
 _EXPECTED: Final = (RedisError, OSError, asyncio.TimeoutError)
 
 

@@ -24,7 +24,7 @@ def in_continuous_integration() -> bool:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep the integration tests of a folder in one process: they share services that take a minute to start."""
+    """Keep the integration tests of a folder in one process: they share services that start for a minute."""
     for item in items:
         if item.get_closest_marker("integration") is not None:
             item.add_marker(pytest.mark.xdist_group(item.path.parent.name))
