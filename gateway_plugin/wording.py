@@ -31,8 +31,9 @@ CONTINUATION: Final[tuple[str, ...]] = (
     "The conversation history before this point was compacted",
 )
 #: The same in other words, at the very start of the text only.
+_CONTINUED_NOUNS: Final = ("conversation", "session", "history", "context")
 _CONTINUED_WORDS: Final = re.compile(
-    r"(?i)\b(conversation|session|history|context)\b.{0,60}\b(replaced|continued|compacted|summari[sz]ed)\b"
+    rf"\b({'|'.join(_CONTINUED_NOUNS)})\b.{{0,60}}\b(replaced|continued|compacted|summari[sz]ed)\b"
 )
 
 #: Last user text of a call that asks for such a summary.
@@ -111,7 +112,11 @@ def _names(wordings: Sequence[str], text: str) -> bool:
 
 def is_continuation(text: str) -> bool:
     """Return whether the first text of a conversation is a summary that stands for earlier turns."""
-    return _names(CONTINUATION, text) or _CONTINUED_WORDS.search(text[:200]) is not None
+    if _names(CONTINUATION, text):
+        return True
+    # Every conversation's first text comes here, and the expression is a hundred times the plain search.
+    head = text[:200].lower()
+    return any(noun in head for noun in _CONTINUED_NOUNS) and _CONTINUED_WORDS.search(head) is not None
 
 
 def asks_for_summary(text: str, *, offers_tools: bool) -> bool:
