@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -161,6 +162,47 @@ def test_a_mean_below_the_target_does_not_meet_it_when_the_interval_reaches_abov
     assert result["added_ms"] < result["target_ms"] < result["added_ms_high"]
     assert result["met"] is False
     assert "missed" in program.table(result)
+
+
+def test_a_full_collection_is_told_apart_and_does_not_widen_the_interval(program: Any) -> None:
+    samples = _samples(program, [0.9, 1.0, 1.1, 1.0])
+    without = program.verdict(samples)
+    for side, pair in ((program.WITH, 1), (program.WITHOUT, 3)):
+        block = samples.blocks[side][pair]
+        block.cpu_s += 0.4
+        block.collections, block.collecting_s = 1, 0.4
+    result = program.verdict(samples)
+    for figure in ("added_ms", "added_ms_low", "added_ms_high", "met"):
+        assert result[figure] == pytest.approx(without[figure])
+    assert result["full_collections_with"] == result["full_collections_without"] == 1
+    assert result["full_collections_ms_with"] == pytest.approx(10.0)
+    assert result["added_with_full_collections_ms_high"] > 10 * result["target_ms"]
+    assert "1 without (10.00 ms a request), 1 with plugin (10.00 ms a request)" in program.table(result)
+
+
+def test_a_process_adds_up_its_own_full_collections_and_no_younger_ones(program: Any, tmp_path: Path) -> None:
+    counted = tmp_path / "counted"
+    script = (
+        "import gc, os; gc.disable(); gc.collect(0); gc.collect(1); gc.collect(); gc.collect(); "
+        "print(*os.environ)"
+    )
+    environment = os.environ | {
+        "PYTHONPATH": str(ROOT / "benchmarks" / "full_collections"),
+        "FULL_COLLECTIONS_FILE": str(counted),
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    count, spent = program.full_collections(counted)
+    # The interpreter's own start and end may add one each.
+    assert 2 <= count <= 4
+    assert 0 < spent < 60
+    assert "FULL_COLLECTIONS_FILE" not in done.stdout.split()
 
 
 @pytest.mark.parametrize(
