@@ -202,8 +202,8 @@ def test_older_files_without_newer_columns_and_with_foreign_ones_are_read(tmp_pa
     write(tmp_path, "raw_event", [event("a", MONDAY)])
     path = tmp_path / "raw/events/date=2026-03-02/a.parquet"
     duckdb.sql(
-        f"COPY (SELECT * EXCLUDE (prefix_steps, degraded, tool_ms, tool_reads), 1 AS novelty FROM '{path}') TO "
-        f"'{path.with_name('b.parquet')}' (FORMAT parquet)"
+        f"COPY (SELECT * EXCLUDE (prefix_steps, degraded, tool_ms, tool_reads), 1 AS novelty FROM '{path}') "
+        f"TO '{path.with_name('b.parquet')}' (FORMAT parquet)"
     )
     path.unlink()
     run.build(tmp_path, Settings())
