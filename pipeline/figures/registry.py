@@ -213,6 +213,30 @@ WORK: Final = (
         needs=WORK_NEEDS,
         reason="no call",
     ),
+    ratio(
+        "profile_evidence",
+        "share of calls",
+        "calls of visits whose profile one kind of evidence told ÷ all calls",
+        "SUM(told)",
+        "CAST(SUM(calls) AS DOUBLE)",
+        relation="profile",
+        part="told_by",
+        coverage=("SUM(session_calls)", "SUM(calls)"),
+        needs=WORK_NEEDS,
+        reason="no call",
+    ),
+    ratio(
+        "tool_call_share",
+        "share of tool calls",
+        "tool calls of one kind ÷ all tool calls",
+        "SUM(made)",
+        "CAST(SUM(tool_calls) AS DOUBLE)",
+        relation="tools",
+        part="kind",
+        coverage=("SUM(told_calls)", "SUM(calls)"),
+        needs=(),
+        reason="no answer tells its tool calls, or none calls a tool",
+    ),
 )
 LENGTH: Final = (
     spread(
