@@ -119,9 +119,8 @@ _TOOLS: Final = " UNION ALL ".join(
     "tool_reads + tool_edits + tool_runs + tool_others AS tool_calls FROM mart_call_sum WHERE told_calls > 0"
     for name, column in _TOOL_KINDS.items()
 )
-# Rows of coverage lie on UTC days; they are shown on the business day of the same date.
 _COVERAGE: Final = " UNION ALL ".join(
-    "SELECT day AS business_day, client, "
+    "SELECT business_day, client, "
     f"route || ', LiteLLM ' || litellm_version || ': {name}' AS what, {column} AS carrying, calls "
     "FROM mart_coverage"
     for name, column in _CARRIED.items()
