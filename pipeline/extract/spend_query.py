@@ -31,18 +31,14 @@ _TIMES: Final = {
     "end_time": "endTime",
     "completion_start_time": "completionStartTime",
 }
-#: Members of metadata that are read, and whether as text or as JSON.
-_MEMBERS: Final = {
-    "litellm_call_id": "text", "status": "text", "attempted_retries": "text", "usage_object": "json",
-    "additional_usage_values": "json", "error_information": "json", "spend_logs_metadata": "json",
-}  # fmt: skip
+#: Source column -> path into metadata.
 _PATHS: Final = {
-    "attempted_retries": "m.attempted_retries",
-    "error_class": "m.error_information #>> '{error_class}'",
-    "error_code": "m.error_information #>> '{error_code}'",
-    "extra_cached": "m.additional_usage_values #>> '{cache_read_input_tokens}'",
-    "extra_written": "m.additional_usage_values #>> '{cache_creation_input_tokens}'",
-    "usage": "m.usage_object #>> '{}'",
+    "attempted_retries": "{attempted_retries}",
+    "error_class": "{error_information,error_class}",
+    "error_code": "{error_information,error_code}",
+    "extra_cached": "{additional_usage_values,cache_read_input_tokens}",
+    "extra_written": "{additional_usage_values,cache_creation_input_tokens}",
+    "usage": "{usage_object}",
 }
 _REQUIRED: Final = ("request_id", "startTime")
 _TEXT_TYPES: Final = frozenset({"text", "character varying", "character"})
@@ -109,13 +105,21 @@ def build(schema: str, table: str, columns: Mapping[str, str], page_rows: int) -
 
 
 def _source(place: str, columns: Mapping[str, str]) -> str:
-    """The table, its metadata unpacked once: each operator of its own would unpack a large value again."""
+    """The table beside its metadata unpacked once: each operator of its own would unpack a large value again.
+
+    Joining an empty object to a ``jsonb`` object gives the same object, unpacked; anything else becomes an
+    array, in which no path is found. OFFSET 0 keeps the planner from putting the expression back in place of
+    its name.
+    """
     kind = columns.get("metadata")
     if kind not in {"json", "jsonb"}:
         return f"{place} AS t"
-    listed = ", ".join(f"{name} {'text' if kind_ == 'text' else kind}" for name, kind_ in _MEMBERS.items())
-    value = f"CASE {kind}_typeof(t.metadata) WHEN 'object' THEN t.metadata END"
-    return f"{place} AS t LEFT JOIN LATERAL {kind}_to_record({value}) AS m({listed}) ON true"
+    value = (
+        "t.metadata || '{}'::jsonb"
+        if kind == "jsonb"
+        else "CASE json_typeof(t.metadata) WHEN 'object' THEN t.metadata END"
+    )
+    return f"{place} AS t CROSS JOIN LATERAL (SELECT {value} AS value OFFSET 0) AS m"
 
 
 def _expression(name: str, columns: Mapping[str, str]) -> str:
@@ -137,17 +141,21 @@ def _expression(name: str, columns: Mapping[str, str]) -> str:
         return "NULL"
     if json_type not in {"json", "jsonb"}:
         return f"t.{quote(name)}::text" if name in columns else "NULL"
-    type_of = f"{json_type}_typeof"
     if name == "metadata_text":  # a string that holds JSON: looked into by the reader
         text = f"left(t.metadata #>> '{{}}', {_METADATA_LIMIT})"
-        return f"CASE WHEN {type_of}(t.metadata) = 'string' THEN {text} END"
-    if name == "aw":
-        inner = "m.spend_logs_metadata"
+        # A look at the unpacked value spares objects another unpacking.
         return (
-            f"CASE WHEN {type_of}({inner}) = 'string' THEN left({inner} #>> '{{}}', {_METADATA_LIMIT}) "
-            f"ELSE {inner} #>> '{{agentwatt}}' END"
+            f"CASE WHEN coalesce({json_type}_typeof(m.value), 'array') = 'array' "
+            f"AND {json_type}_typeof(t.metadata) = 'string' THEN {text} END"
+        )
+    if name == "aw":
+        inner = "m.value -> 'spend_logs_metadata'"
+        return (
+            "coalesce(m.value #>> '{spend_logs_metadata,agentwatt}', "
+            f"CASE {json_type}_typeof({inner}) WHEN 'string' "
+            f"THEN left(m.value ->> 'spend_logs_metadata', {_METADATA_LIMIT}) END)"
         )
     if name in {"litellm_call_id", "status"}:
-        member = f"m.{name}"
+        member = f"m.value ->> '{name}'"
         return f"coalesce(nullif(t.{quote(name)}::text, ''), {member})" if name in columns else member
-    return _PATHS[name]
+    return f"m.value #>> '{_PATHS[name]}'"
