@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Final
 
 from pipeline.errors import ConfigError
@@ -41,6 +42,11 @@ _PATHS: Final = {
     "usage": "{usage_object}",
 }
 _REQUIRED: Final = ("request_id", "startTime")
+_EARLIEST: Final = "TIMESTAMP '1900-01-01'"
+#: Types of columns that travel as they are; everything else becomes text.
+_NUMBERS: Final = frozenset({"smallint", "integer", "bigint", "double precision"})
+#: Type of a time -> what makes it a time in UTC.
+_ZONES: Final = {"timestamp without time zone": "", "timestamp with time zone": " AT TIME ZONE 'UTC'"}
 _TEXT_TYPES: Final = frozenset({"text", "character varying", "character"})
 
 
@@ -49,15 +55,56 @@ def quote(identifier: str) -> str:
     return '"' + identifier.replace('"', '""') + '"'
 
 
+def literal(text: str) -> str:
+    """Write a text as an SQL literal, whatever ``standard_conforming_strings`` says."""
+    return "E'" + text.replace("\\", "\\\\").replace("'", "''") + "'::text"
+
+
 @dataclass(frozen=True, slots=True)
 class SpendQuery:
-    """Statements for one table layout, and what that layout lacks."""
+    """The statements for one table layout, and what that layout lacks.
 
-    page: str
-    first_page: str
-    bounds: str | None
+    COPY takes no parameters, so values become literals.
+    """
+
+    rows: str
+    place: str
+    zone: str
     missing: tuple[str, ...]
     keyed: bool
+    page_rows: int
+
+    def page(self, low: datetime, high: datetime, after: tuple[datetime, str] | str | None) -> str:
+        """Return the SELECT of one page.
+
+        Args:
+            low: rows from this instant (UTC) on; not used once *after* is known.
+            high: rows before this instant.
+            after: key of the last row of the page before; where times are text, its request id.
+        """
+        if not self.keyed:  # text times have no order we could trust: the whole table by its id
+            where = f" WHERE t.request_id > {literal(after)}" if isinstance(after, str) else ""
+            return f"{self.rows}{where} ORDER BY t.request_id LIMIT {self.page_rows}"
+        start = f"t.{quote('startTime')}"
+        since = (
+            f"({start}, t.request_id) > ({self._instant(after[0])}, {literal(after[1])})"
+            if isinstance(after, tuple)
+            else f"{start} >= {self._instant(low)}"
+        )
+        return (
+            f"{self.rows} WHERE {since} AND {start} < {self._instant(high)} "
+            f"ORDER BY {start}, t.request_id LIMIT {self.page_rows}"
+        )
+
+    def outside(self, low: datetime, high: datetime) -> str | None:
+        """Return the SELECT that counts rows that start before *low* or from *high* on: none for text."""
+        if not self.keyed:
+            return None
+        counted = f"(SELECT count(*) FROM {self.place} AS t WHERE t.{quote('startTime')}"
+        return f"SELECT {counted} < {self._instant(low)}) + {counted} >= {self._instant(high)}) AS n"
+
+    def _instant(self, value: datetime) -> str:
+        return f"TIMESTAMP '{value.isoformat(sep=' ')}'{self.zone}"
 
 
 def build(schema: str, table: str, columns: Mapping[str, str], page_rows: int) -> SpendQuery:
@@ -77,30 +124,14 @@ def build(schema: str, table: str, columns: Mapping[str, str], page_rows: int) -
     wanted = {*_PLAIN.values(), *_TIMES.values(), "metadata", "status"}
     missing = tuple(sorted(wanted - columns.keys()))
     selected = ", ".join(f"{_expression(name, columns)} AS {quote(name)}" for name in SOURCE_COLUMNS)
-    start = f"t.{quote('startTime')}"
-    source = _source(place, columns)
-    keyed = columns["startTime"] not in _TEXT_TYPES
-    if not keyed:
-        # Text times have no order we could trust: read the whole table by its id.
-        where, order = "t.request_id > $1", "t.request_id"
-        limit = f" ORDER BY {order} LIMIT {int(page_rows)}"
-        return SpendQuery(
-            page=f"SELECT {selected} FROM {source} WHERE {where}{limit}",
-            first_page=f"SELECT {selected} FROM {source}{limit}",
-            bounds=None,
-            missing=missing,
-            keyed=False,
-        )
-    zone = " AT TIME ZONE 'UTC'" if columns["startTime"] == "timestamp with time zone" else ""
-    low, high = f"$1::timestamp{zone}", f"$2::timestamp{zone}"
-    limit = f" ORDER BY {start}, t.request_id LIMIT {int(page_rows)}"
+    kind = columns["startTime"]
     return SpendQuery(
-        page=f"SELECT {selected} FROM {source} "
-        f"WHERE ({start}, t.request_id) > ({low}, $3::text) AND {start} < {high}{limit}",
-        first_page=f"SELECT {selected} FROM {source} WHERE {start} >= {low} AND {start} < {high}{limit}",
-        bounds=f"SELECT count(*) FROM {place} AS t WHERE {start} < {low} OR {start} >= {high}",
+        rows=f"SELECT {selected} FROM {_source(place, columns)}",
+        place=place,
+        zone=_ZONES.get(kind, ""),
         missing=missing,
-        keyed=True,
+        keyed=kind in _ZONES,
+        page_rows=int(page_rows),
     )
 
 
@@ -124,14 +155,12 @@ def _source(place: str, columns: Mapping[str, str]) -> str:
 
 def _expression(name: str, columns: Mapping[str, str]) -> str:
     if name in _TIMES:
-        column = _TIMES[name]
-        if column not in columns:
-            return "NULL"
-        zone = " AT TIME ZONE 'UTC'" if columns[column] == "timestamp with time zone" else ""
-        return f"(t.{quote(column)}{zone})::text"
+        return _time(name, columns)
     if name in _PLAIN:
         column = _PLAIN[name]
-        return f"t.{quote(column)}::text" if column in columns else "NULL"
+        if column not in columns:
+            return "NULL"
+        return f"t.{quote(column)}" + ("" if columns[column] in _NUMBERS else "::text")
     json_type = columns.get("metadata")
     if json_type in _TEXT_TYPES:
         if name == "metadata_text":
@@ -159,3 +188,18 @@ def _expression(name: str, columns: Mapping[str, str]) -> str:
         member = f"m.value ->> '{name}'"
         return f"coalesce(nullif(t.{quote(name)}::text, ''), {member})" if name in columns else member
     return f"m.value #>> '{_PATHS[name]}'"
+
+
+def _time(name: str, columns: Mapping[str, str]) -> str:
+    """A time as the instant it is; one that no calendar writes is the earliest, so it precedes its start."""
+    column = f"t.{quote(_TIMES[name])}"
+    kind = columns.get(_TIMES[name])
+    if kind not in _ZONES:
+        return f"{column}::text" if kind else "NULL"
+    value = f"({column}{_ZONES[kind]})"
+    if name == "start_time":  # the statement bounds it
+        return value
+    return (
+        f"CASE WHEN {column} IS NULL OR {value} BETWEEN {_EARLIEST} AND TIMESTAMP '9999-12-31' "
+        f"THEN {value} ELSE {_EARLIEST} END"
+    )
