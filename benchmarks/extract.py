@@ -161,7 +161,7 @@ def statement(url: str) -> str:
     async def look() -> str:
         settings = settings_for(url, Path("unused"))
         async with connection(settings) as database:
-            return (await discover(database, settings)).first_page.split(" WHERE ")[0]
+            return (await discover(database, settings)).rows
 
     return asyncio.run(look())
 

@@ -3,11 +3,13 @@
     python benchmarks/proxy_throughput.py [--blocks N] [--requests N] [--tokens N]
 
 Two LiteLLM proxies live side by side, on the same Redis and the same stand-in engine; one has the callback
-of config.yaml, the other is the same configuration without it (neither has a database). A block is one
-sequence of streamed chat requests, sent one after another to one proxy: agent sessions of about 200 messages
-that grow by one tool call each request. Each sequence goes byte for byte to both proxies, in the order ABBA,
-so one pair of blocks gives one difference and drift of the machine cancels. After each block both proxies get
-the same rest, so that what they do later (logging, stream, gauges) is in the figure.
+of config.yaml, the other is the same configuration without it (neither has a database). A pair is one
+sequence of streamed chat requests, one after another: agent sessions of about 200 messages that grow by one
+tool call each request. Every request goes byte for byte to both proxies, five at a stretch in the order
+ABBA, so the two meet the same drift of the machine within a quarter of a second. (Blocks of 20 in turn, as an
+earlier form of this program sent them, are seconds apart: their differences spread by 3 ms and more.) At the
+end of a pair both get the same rest, so that what they do later (logging, stream, gauges) is in the figure; a
+pair gives one difference.
 
 CPU is user plus system time of the proxy process, all threads: the kernel's clock of that process in
 nanoseconds, checked against the 10 ms ticks of /proc/<pid>/stat. The interval of the mean difference is
@@ -62,6 +64,9 @@ OUTPUT_TOKENS: Final = 16
 _ROUND_TOKENS: Final = 65
 WITH, WITHOUT = "with plugin", "without"
 _WARM_UP_PAIRS: Final = 2
+#: Requests that one proxy gets at a stretch: few, so that both meet the same drift of the machine; more than
+#: one, for a worker whose capacity matters is busy, so its caches are warm and its batches full.
+_STRETCH: Final = 5
 _REST_S: Final = 0.6  # longer than the plugin's longest wait before a batch is written
 #: CPython's own thresholds, as in production: a proxy of the local equipment may run without the collector.
 _COLLECTOR: Final = "700,10,10"
@@ -175,9 +180,18 @@ def percentile(values: Sequence[float], share: float) -> float:
     return ordered[below] + (ordered[above] - ordered[below]) * (place - below)
 
 
-def order_of(pairs: int) -> list[tuple[str, str]]:
-    """Return which proxy goes first in each pair: AB, BA, AB, BA …"""
-    return [(WITH, WITHOUT) if n % 2 == 0 else (WITHOUT, WITH) for n in range(pairs)]
+def order_of(requests: int, pair: int) -> list[tuple[str, range]]:
+    """Return which proxy gets which requests of a pair, some at a stretch: ABBA …, in odd pairs BAAB …
+
+    So each proxy is the first to bring a new session, whose prompt the engine must still read, in every other
+    pair.
+    """
+    out: list[tuple[str, range]] = []
+    for n, first in enumerate(range(0, requests, _STRETCH)):
+        stretch = range(first, min(first + _STRETCH, requests))
+        sides = (WITH, WITHOUT) if (n + pair) % 2 == 0 else (WITHOUT, WITH)
+        out += [(side, stretch) for side in sides]
+    return out
 
 
 def sequence(pair: int, requests: int, tokens: int) -> list[tuple[bytes, dict[str, str]]]:
@@ -243,42 +257,67 @@ def full_collections(path: Path) -> tuple[int, float]:
     return int(count), spent
 
 
-def run_block(
-    proxy: ProxyService, counted: Path, requests: list[tuple[bytes, dict[str, str]]], rest_s: float
-) -> Block:
-    """Send the requests one after another, rest, and return what it cost.
+class Meter:
+    """CPU of one proxy process from the start of a block on, and its requests within it."""
 
-    *counted* is the file of the proxy's full collections.
+    def __init__(self, proxy: ProxyService, counted: Path) -> None:
+        """Start to count; *counted* is the file of the proxy's full collections."""
+        self._proxy, self._counted = proxy, counted
+        self._clock, self._stat = process_clock(proxy.pid), Path(f"/proc/{proxy.pid}/stat")
+        self._connection = http.client.HTTPConnection("127.0.0.1", proxy.port, timeout=60)
+        self._walls: list[float] = []
+        self._collections = full_collections(counted)
+        self._ticks, self._cpu = ticks_s(self._stat.read_text()), time.clock_gettime(self._clock)
+
+    def send(self, body: bytes, headers: dict[str, str]) -> None:
+        """Send one request and read its stream to the end.
+
+        Raises:
+            RuntimeError: the answer was not a complete stream.
+        """
+        headers = {**headers, **self._proxy.headers, "Content-Type": "application/json"}
+        began = time.perf_counter()
+        self._connection.request("POST", "/v1/chat/completions", body, headers)
+        response = self._connection.getresponse()
+        answer = response.read()
+        self._walls.append(time.perf_counter() - began)
+        if response.status != 200 or b"[DONE]" not in answer[-64:]:
+            raise RuntimeError(f"the proxy answered {response.status}: {answer[:300]!r}")
+
+    def close(self) -> Block:
+        """Return what was spent since the start."""
+        self._connection.close()
+        cpu = time.clock_gettime(self._clock) - self._cpu
+        ticks = ticks_s(self._stat.read_text()) - self._ticks
+        (count, spent), (count_before, spent_before) = full_collections(self._counted), self._collections
+        return Block(cpu, ticks, self._walls, count - count_before, spent - spent_before)
+
+
+def run_pair(
+    proxies: dict[str, ProxyService],
+    counted: dict[str, Path],
+    pair: int,
+    requests: list[tuple[bytes, dict[str, str]]],
+    rest_s: float,
+) -> dict[str, Block]:
+    """Send each request of pair number *pair* to both proxies, rest, and return what each spent.
 
     Raises:
         RuntimeError: an answer was not a complete stream.
+        StackError: a proxy broke off.
     """
-    clock, stat = process_clock(proxy.pid), Path(f"/proc/{proxy.pid}/stat")
-    walls = []
-    connection = http.client.HTTPConnection("127.0.0.1", proxy.port, timeout=60)
-    try:
-        count, collecting = full_collections(counted)
-        ticks, cpu = ticks_s(stat.read_text()), time.clock_gettime(clock)
-        for body, headers in requests:
-            began = time.perf_counter()
-            connection.request(
-                "POST",
-                "/v1/chat/completions",
-                body,
-                {**headers, **proxy.headers, "Content-Type": "application/json"},
-            )
-            response = connection.getresponse()
-            answer = response.read()
-            walls.append(time.perf_counter() - began)
-            if response.status != 200 or b"[DONE]" not in answer[-64:]:
-                raise RuntimeError(f"the proxy answered {response.status}: {answer[:300]!r}")
-        time.sleep(rest_s)
-        cpu = time.clock_gettime(clock) - cpu
-        ticks = ticks_s(stat.read_text()) - ticks
-        count_after, collecting_after = full_collections(counted)
-        return Block(cpu, ticks, walls, count_after - count, collecting_after - collecting)
-    finally:
-        connection.close()
+    from deploy.local.process import StackError
+
+    meters = {side: Meter(proxies[side], counted[side]) for side in proxies}
+    for side, stretch in order_of(len(requests), pair):
+        for number in stretch:
+            try:
+                meters[side].send(*requests[number])
+            except (OSError, http.client.HTTPException) as error:
+                # Without this the death of a proxy would look like a cheap block or a stack trace.
+                raise StackError(f"the proxy {side} broke off: {error}; log: {proxies[side].log}") from None
+    time.sleep(rest_s)
+    return {side: meter.close() for side, meter in meters.items()}
 
 
 def write_config(source: Path, target: Path, *, plugin: bool) -> None:
@@ -296,7 +335,6 @@ def write_config(source: Path, target: Path, *, plugin: bool) -> None:
 def measure(options: argparse.Namespace, work: Path) -> tuple[Samples, dict[str, Any]]:
     """Run the blocks; return the samples and checks of what was really measured."""
     from deploy.local.engine_process import EngineProcess
-    from deploy.local.process import StackError
     from deploy.local.proxy import ProxyService
     from deploy.local.services import RedisService
 
@@ -321,17 +359,10 @@ def measure(options: argparse.Namespace, work: Path) -> tuple[Samples, dict[str,
                 ProxyService(config, work, redis_url=redis.url, env=environment, cwd=ROOT, name=name)
             )
         pairs = options.blocks // 2
-        for number, order in enumerate(order_of(_WARM_UP_PAIRS + pairs)):
+        for number in range(_WARM_UP_PAIRS + pairs):
             requests = sequence(number, options.requests, options.tokens)
             gc.collect()
-            for side in order:
-                try:
-                    block = run_block(proxies[side], counted[side], requests, options.rest)
-                except (OSError, http.client.HTTPException) as error:
-                    # Without this the death of a proxy would look like a cheap block or a stack trace.
-                    raise StackError(
-                        f"the proxy {side} broke off: {error}; log: {proxies[side].log}"
-                    ) from None
+            for side, block in run_pair(proxies, counted, number, requests, options.rest).items():
                 if number >= _WARM_UP_PAIRS:
                     samples.blocks[side].append(block)
             if number >= _WARM_UP_PAIRS:
@@ -445,17 +476,19 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--blocks", type=int, default=48, help="measured blocks, a multiple of 4 (ABBA)")
-    parser.add_argument("--requests", type=int, default=20, help="requests of a block")
+    parser.add_argument("--blocks", type=int, default=48, help="measured blocks, two a pair")
+    parser.add_argument(
+        "--requests", type=int, default=20, help="requests of a block, a multiple of 10 (ABBA)"
+    )
     parser.add_argument("--tokens", type=int, default=68_000, help="tokens of a prompt, about")
-    parser.add_argument("--rest", type=float, default=_REST_S, help="seconds of rest that end a block")
+    parser.add_argument("--rest", type=float, default=_REST_S, help="seconds of rest that end a pair")
     parser.add_argument("--target-ms", type=float, default=TARGET_MS, help="largest CPU to add")
     parser.add_argument("--work", type=Path, help="existing folder to keep the logs in")
     options = parser.parse_args(argv)
-    if options.blocks < 4 or options.blocks % 4:
-        parser.error(f"--blocks must be a positive multiple of 4 (ABBA), not {options.blocks}")
-    if options.requests < 1:
-        parser.error(f"--requests must be 1 or more, not {options.requests}")
+    if options.blocks < 4 or options.blocks % 2:
+        parser.error(f"--blocks must be an even number from 4 on, not {options.blocks}")
+    if options.requests < 1 or options.requests % (2 * _STRETCH):
+        parser.error(f"--requests must be a positive multiple of {2 * _STRETCH}, not {options.requests}")
     if options.tokens < 8_000:
         parser.error(f"--tokens must be 8000 or more for {MESSAGES} messages, not {options.tokens}")
     if not 0 <= options.rest < math.inf:

@@ -23,6 +23,12 @@ if TYPE_CHECKING:
 TABLE: Final = "raw/spend_logs"
 REJECTS: Final = "rejects/spend_logs"
 _TIMES: Final = ("start_time", "end_time", "completion_start_time")
+#: Mark of a staged row -> why one of its values became null.
+_REPAIRS: Final = {
+    "lost_spend": "spend not a finite number",
+    "lost_count": "token count negative or unreadable",
+    "lost_end": "end_time before start_time or unreadable",
+}
 #: Text with or without an offset is read as an instant in UTC; a bare number as epoch seconds.
 _MACROS: Final = """
 CREATE OR REPLACE TEMP MACRO instant(t) AS
@@ -56,8 +62,8 @@ class SpendStaging:
         self.rows = 0
         con.execute(_MACROS)
         columns = ", ".join(f"{name} {type_}" for name, type_ in SCHEMAS[TABLE].items())
-        con.execute(f"CREATE TEMP TABLE staged ({columns}, reason VARCHAR, start_text VARCHAR)")
-        con.execute("CREATE TEMP TABLE repairs (reason VARCHAR, n BIGINT)")
+        marks = ", ".join(f"{name} BOOLEAN" for name in _REPAIRS)
+        con.execute(f"CREATE TEMP TABLE staged ({columns}, reason VARCHAR, start_text VARCHAR, {marks})")
 
     def add(self, rows: Sequence[Sequence[str | None]]) -> None:
         """Stage text rows (see ``TEXT_COLUMNS``); identities in them are already hashed."""
@@ -69,7 +75,7 @@ class SpendStaging:
                 # Everything is quoted: a bare carriage return in a value would end the line for the reader.
                 csv.writer(handle, lineterminator="\n", quoting=csv.QUOTE_ALL).writerows(rows)
             self._load(path)
-            self.insert()
+            self.insert("by_hand")
         finally:
             path.unlink(missing_ok=True)
 
@@ -81,9 +87,9 @@ class SpendStaging:
             "SELECT reason, count(*) FROM staged WHERE reason IS NOT NULL GROUP BY reason"
         ).fetchall()
         flushed.rejected.update(dict(reasons))
-        flushed.repaired.update(
-            dict(con.execute("SELECT reason, sum(n)::BIGINT FROM repairs GROUP BY 1").fetchall())
-        )
+        counts = con.execute(f"SELECT {', '.join(f'count_if({name})' for name in _REPAIRS)} FROM staged")
+        flushed.repaired.update(dict(zip(_REPAIRS.values(), counts.fetchone() or (), strict=True)))
+        flushed.repaired += Counter()  # drops what did not happen
         days = con.execute(
             "SELECT DISTINCT CAST(start_time AS DATE) FROM staged WHERE reason IS NULL ORDER BY 1"
         ).fetchall()
@@ -92,8 +98,7 @@ class SpendStaging:
             flushed.dates.add(day)
         if reasons:
             self._reject()
-        con.execute("DELETE FROM staged")
-        con.execute("DELETE FROM repairs")
+        con.execute("TRUNCATE staged")
         self.rows = 0
         return flushed
 
@@ -101,98 +106,76 @@ class SpendStaging:
         con = self._con
         listed = ", ".join(f"'{name}': 'VARCHAR'" for name in TEXT_COLUMNS)
         con.execute(
-            f"""CREATE OR REPLACE TEMP TABLE page AS SELECT * FROM read_csv(?, header = false,
+            f"""CREATE OR REPLACE TEMP TABLE by_hand AS SELECT * FROM read_csv(?, header = false,
             auto_detect = false, columns = {{{listed}}}, delim = ',', quote = '"', escape = '"', nullstr = '',
             new_line = '\\n', parallel = false, max_line_size = 20000000)""",
             [str(path)],
         )
 
-    def insert(self) -> None:
-        """Type and check the text rows of the table ``page`` (columns ``TEXT_COLUMNS``) and stage them."""
+    def insert(self, relation: str) -> None:
+        """Type, check and stage the rows of *relation*: ``TEXT_COLUMNS`` as text, or numbers and instants."""
         con = self._con
-        expressions = {}
-        for name, type_ in SCHEMAS[TABLE].items():
-            if name == "extracted_at":
-                expressions[name] = "$now"
-            elif name in _TIMES:
-                expressions[name] = f"instant({name})"
-            elif type_ == "BIGINT":
-                expressions[name] = f"counted({name})"
-            else:
-                expressions[name] = name if type_ == "VARCHAR" else f"TRY_CAST({name} AS {type_})"
-        selected = ", ".join(f"{expression} AS {name}" for name, expression in expressions.items())
-        con.execute(
-            f"""INSERT INTO staged SELECT * EXCLUDE (start_text) REPLACE (
+        told = {name: kind for name, kind, *_ in con.execute(f"DESCRIBE {relation}").fetchall()}
+        typed = {name: _typed(name, type_, told.get(name, "")) for name, type_ in SCHEMAS[TABLE].items()}
+        selected = ", ".join(f"{expression} AS {name}" for name, expression in typed.items())
+        lost = {
+            n: f"({n} IS NOT NULL AND {typed[n]} IS NULL)" for n, t in SCHEMAS[TABLE].items() if t == "BIGINT"
+        }
+        added = con.execute(
+            f"""INSERT INTO staged SELECT * EXCLUDE (raw_start, lost_spend, lost_count, told_end) REPLACE (
               CASE WHEN end_time >= start_time THEN end_time END AS end_time,
               CASE WHEN completion_start_time >= start_time THEN completion_start_time END
                 AS completion_start_time),
               CASE WHEN request_id IS NULL THEN 'missing request_id'
                    WHEN start_time IS NULL THEN 'start_time unreadable'
                    WHEN start_time < TIMESTAMP '2020-01-01' OR start_time >= $now + INTERVAL 1 DAY
-                     THEN 'start_time out of range' END,
-              start_text
-            FROM (SELECT {selected}, left(start_time, 64) AS start_text FROM page) AS typed""",
+                     THEN 'start_time out of range' END AS reason,
+              CASE WHEN reason IS NOT NULL THEN left(CAST(raw_start AS VARCHAR), 64) END,
+              lost_spend, lost_count, told_end AND (end_time >= start_time) IS NOT TRUE
+            FROM (SELECT {selected}, start_time AS raw_start, end_time IS NOT NULL AS told_end,
+              spend IS NOT NULL AND {typed["spend"]} IS NULL AS lost_spend,
+              {" OR ".join(lost.values())} AS lost_count FROM {relation}) AS typed""",
             {"now": self._now},
-        )
-        counted = con.execute("SELECT COUNT(*) FROM page").fetchone()
-        self.rows += int(counted[0]) if counted else 0
-        numbers = [n for n, t in SCHEMAS[TABLE].items() if t == "BIGINT"]
-        if self._whole(("spend", "end_time", *numbers)):
-            return
-        checks = {
-            "spend not a finite number": "spend IS NOT NULL AND TRY_CAST(spend AS DECIMAL(18,9)) IS NULL",
-            "token count negative or unreadable": " OR ".join(
-                f"({n} IS NOT NULL AND counted({n}) IS NULL)" for n in numbers
-            ),
-            "end_time before start_time or unreadable": "end_time IS NOT NULL AND "
-            "coalesce(instant(end_time) < instant(start_time), true)",
-        }
-        for reason, condition in checks.items():
-            con.execute(
-                f"INSERT INTO repairs SELECT ?, count(*) FROM page WHERE {condition} HAVING count(*) > 0",
-                [reason],
-            )
-
-    def _whole(self, columns: Sequence[str]) -> bool:
-        """Whether every value of *columns* of the page was kept, by counting those staged with it."""
-        counts = ", ".join(f"COUNT({name})" for name in columns)
-        told = self._con.execute(f"SELECT COUNT(*), {counts} FROM page").fetchone()
-        kept = self._con.execute(
-            f"SELECT COUNT(*), {counts} FROM staged WHERE rowid > (SELECT MAX(rowid) FROM staged) - $rows",
-            {"rows": told[0] if told else 0},
         ).fetchone()
-        return told == kept
+        self.rows += int(added[0]) if added else 0
 
     def _merge(self, day: date) -> int:
         columns = ", ".join(SCHEMAS[TABLE])
         path = Path(TABLE) / f"date={day.isoformat()}" / "rows.parquet"
         stored = self._lake.root / path
-        older = (
-            f"UNION ALL BY NAME SELECT *, 0 AS fresh FROM read_parquet('{_escape(stored)}', "
-            "hive_partitioning = false)"
-            if stored.exists()
-            else ""
+        begin = f"TIMESTAMP '{day.isoformat()}'"
+        fresh = (
+            f"FROM staged WHERE reason IS NULL AND start_time >= {begin} "
+            f"AND start_time < {begin} + INTERVAL 1 DAY"
         )
-        merged = f"""SELECT {columns} FROM (
-            SELECT {columns}, 1 AS fresh FROM staged
-            WHERE reason IS NULL AND CAST(start_time AS DATE) = DATE '{day.isoformat()}' {older})
-            QUALIFY row_number() OVER (
-              PARTITION BY request_id, start_time ORDER BY extracted_at DESC, fresh DESC) = 1"""
-        if not stored.exists() or self._changes(stored, day):
+        count, falls = self._con.execute(
+            f"""SELECT COUNT(*),
+              COUNT_IF(start_time < before OR (start_time = before AND request_id <= other))
+            FROM (SELECT start_time, request_id, lag(start_time) OVER () AS before,
+              lag(request_id) OVER () AS other {fresh})"""
+        ).fetchone() or (0, 0)
+        if not stored.exists() and not falls:  # rows come in their order and once: nothing to sort or merge
+            self._lake.write(self._con, f"SELECT {columns} {fresh}", path)
+        elif not stored.exists() or self._changes(stored, fresh):
+            older = (
+                f"UNION ALL BY NAME SELECT *, 0 AS fresh FROM read_parquet('{_escape(stored)}', "
+                "hive_partitioning = false)"
+                if stored.exists()
+                else ""
+            )
+            merged = f"""SELECT {columns} FROM (SELECT {columns}, 1 AS fresh {fresh} {older})
+                QUALIFY row_number() OVER (
+                  PARTITION BY request_id, start_time ORDER BY extracted_at DESC, fresh DESC) = 1"""
             self._lake.write(self._con, merged, path, "start_time, request_id")
-        counted = self._con.execute(
-            "SELECT count(*) FROM staged WHERE reason IS NULL AND CAST(start_time AS DATE) = ?", [day]
-        ).fetchone()
-        return int(counted[0]) if counted else 0
+        return int(count)
 
-    def _changes(self, stored: Path, day: date) -> bool:
-        """Whether any staged row of *day* is new or differs: an untouched file spares its day a rebuild."""
+    def _changes(self, stored: Path, fresh: str) -> bool:
+        """Whether any staged row of a day is new or differs: an untouched file spares its day a rebuild."""
         compared = ", ".join(name for name in SCHEMAS[TABLE] if name != "extracted_at")
         nothing = ", ".join(f"NULL::{type_} AS {name}" for name, type_ in SCHEMAS[TABLE].items())
         found = self._con.execute(
             f"""SELECT 1 FROM (
-              SELECT {compared} FROM staged
-              WHERE reason IS NULL AND CAST(start_time AS DATE) = DATE '{day.isoformat()}'
+              SELECT {compared} {fresh}
               EXCEPT SELECT {compared} FROM (SELECT {nothing} WHERE false UNION ALL BY NAME
                 SELECT * FROM read_parquet('{_escape(stored)}', hive_partitioning = false))) LIMIT 1"""
         ).fetchone()
@@ -208,6 +191,21 @@ class SpendStaging:
             SELECT request_id, reason, start_text AS start_time, extracted_at FROM staged
             WHERE reason IS NOT NULL {older if stored.exists() else ""}) GROUP BY ALL"""
         self._lake.write(self._con, sql, path)
+
+
+def _typed(name: str, type_: str, told: str) -> str:
+    """Return the expression that gives the column *name* its type, null where it has no such value."""
+    if name == "extracted_at":
+        return "$now"
+    if told == "VARCHAR":
+        if name in _TIMES:
+            return f"instant({name})"
+        if type_ == "BIGINT":
+            return f"counted({name})"
+        return name if type_ == "VARCHAR" else f"TRY_CAST({name} AS {type_})"
+    if name in _TIMES:
+        return name
+    return f"CASE WHEN {name} >= 0 THEN {name} END" if type_ == "BIGINT" else f"TRY_CAST({name} AS {type_})"
 
 
 def _escape(path: Path) -> str:

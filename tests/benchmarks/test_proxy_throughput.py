@@ -90,9 +90,13 @@ def test_percentiles_are_interpolated_between_the_sorted_values(program: Any) ->
     assert program.percentile(list(range(101)), 0.95) == pytest.approx(95)
 
 
-def test_blocks_run_in_the_order_abba(program: Any) -> None:
+def test_requests_go_out_in_the_order_abba_and_each_to_both(program: Any) -> None:
     a, b = program.WITH, program.WITHOUT
-    assert program.order_of(4) == [(a, b), (b, a), (a, b), (b, a)]
+    order = program.order_of(20, pair=2)
+    assert [side for side, _ in order] == [a, b, b, a, a, b, b, a]
+    assert [side for side, _ in program.order_of(20, pair=3)] == [b, a, a, b, b, a, a, b]
+    for wanted in (a, b):
+        assert [n for side, stretch in order if side == wanted for n in stretch] == list(range(20))
 
 
 def test_both_proxies_get_the_same_bytes_and_no_two_pairs_share_a_session(program: Any) -> None:
@@ -207,7 +211,14 @@ def test_a_process_adds_up_its_own_full_collections_and_no_younger_ones(program:
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--blocks", "6"], ["--blocks", "0"], ["--requests", "0"], ["--tokens", "100"], ["--rest", "-1"]],
+    [
+        ["--blocks", "7"],
+        ["--blocks", "2"],
+        ["--requests", "0"],
+        ["--requests", "7"],
+        ["--tokens", "100"],
+        ["--rest", "-1"],
+    ],
 )
 def test_unusable_options_end_with_exit_code_2(
     program: Any, arguments: list[str], capsys: pytest.CaptureFixture[str]
