@@ -102,8 +102,9 @@ def staged(folder: Path, rows: list[list[str | None]], *, by_hand: bool, monkeyp
         page = pages.load(stream_of(rows))
         assert (page.rows, page.key) == (len(rows), (datetime(2026, 3, 2, 8, 0, 0, 125_000), "r1"))
         pages.stage(page)
-        columns = [c[0] for c in con.execute("DESCRIBE staged").fetchall()]
-        found = [dict(zip(columns, r, strict=True)) for r in con.execute("SELECT * FROM staged").fetchall()]
+        gathered = con.execute(f"SELECT * FROM {staging.gather()}")
+        columns = [c[0] for c in gathered.description]
+        found = [dict(zip(columns, r, strict=True)) for r in gathered.fetchall()]
         for row in found:
             row["aw"] = None if row["aw"] is None else json.loads(row["aw"])
         nulled = staging.flush().repaired
@@ -139,7 +140,7 @@ def test_a_page_keeps_the_order_of_the_database(tmp_path: Path) -> None:
         assert (first.key[1], second.key[1]) == ("r2", "r1")
         pages.stage(first)
         pages.stage(second)
-        assert con.execute("SELECT request_id FROM staged").fetchall() == [
+        assert con.execute(f"SELECT request_id FROM {staging.gather()}").fetchall() == [
             ("r3",), ("r1",), ("r2",), ("r3",), ("r1",),
         ]  # fmt: skip
 
