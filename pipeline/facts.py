@@ -58,14 +58,20 @@ def build(
     run = secrets.token_hex(6)
     try:
         with staging.buckets(con, lake, reach, limits) as every:
-            for number, count in every:
+            for bucket in every:
+                number, count = bucket.number, bucket.count
                 part = f"part-{run}-{number:03d}"
                 for step, name in enumerate(steps):
                     report(name, number * len(steps) + step, count * len(steps))
                     if name == "fct_call":
+                        bucket.bind_all(con)
                         calls = _write_calls(con, lake, reach, part, values)
+                        bucket.bind_kept(con)
                     else:
                         models.run(con, (name,), values)
+                    if name == "stg_record":  # the last model but calls that reads all columns
+                        bucket.keep(con)
+                        bucket.bind_kept(con)
                 report("facts", number, count)
                 _write(con, lake, reach, part, wanted, aside)
                 report("audits", number, count)
