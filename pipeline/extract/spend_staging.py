@@ -196,7 +196,12 @@ class SpendStaging:
               lag(request_id) OVER () AS other FROM checked {within})"""
         ).fetchone() or (0, 0)
         if not stored.exists() and not falls:  # rows come in their order and once: nothing to sort or merge
-            self._lake.write(self._con, f"SELECT {columns} {fresh}", path)
+            # Joining the digests keeps the order unless the join is turned round for a small day.
+            self._con.execute("SET disabled_optimizers = 'build_side_probe_side'")
+            try:
+                self._lake.write(self._con, f"SELECT {columns} {fresh}", path)
+            finally:
+                self._con.execute("RESET disabled_optimizers")
         elif not stored.exists() or self._changes(stored, fresh):
             older = (
                 f"UNION ALL BY NAME SELECT *, 0 AS fresh FROM read_parquet('{_escape(stored)}', "
