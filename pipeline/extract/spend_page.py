@@ -55,6 +55,12 @@ _TYPES: Final = {f.name: f.type for f in FIELDS}
 #: Types of the fields that a row may hold, in one pass; null where one is absent.
 _SHAPE: Final = "json_type(aw, [" + ", ".join(f"'$.{name}'" for name in ROW_FIELDS) + "])"
 _LIMIT_BYTES: Final = 8192
+#: Identities and shapes remembered at most, about.
+_KNOWN: Final = 100_000
+_SAME_PERSON: Final = (
+    'p.end_user IS NOT DISTINCT FROM j.end_user AND p.user_id IS NOT DISTINCT FROM j."user" '
+    "AND p.api_key IS NOT DISTINCT FROM j.api_key"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +85,11 @@ class SpendPages:
         self._reader = reader
         self._loaded = 0
         self._shapes: dict[tuple[int, int], bool] = {}
-        self._people: dict[tuple[str | None, str | None, str | None], str | None] = {}
-        self._sessions: dict[str, str | None] = {}
+        con.execute(
+            "CREATE TEMP TABLE people "
+            "(end_user VARCHAR, user_id VARCHAR, api_key VARCHAR, user_hash VARCHAR); "
+            "CREATE TEMP TABLE sessions (session_id VARCHAR, safe VARCHAR)"
+        )
 
     def load(self, stream: object) -> Page:
         """Take the rows of an Arrow stream (columns ``SOURCE_COLUMNS``) and look into their JSON.
@@ -112,7 +121,7 @@ class SpendPages:
         return Page(table, int(count), (start, last or "") if isinstance(start, datetime) else last or "")
 
     def stage(self, page: Page) -> None:
-        """Hash the identities of a loaded page, hand its rows to the staging, and forget the page."""
+        """Hash the identities of a loaded page and hand its rows to the staging."""
         con = self._con
         self._learn(page.table)
         plain = _PLAIN if self._reader.hasher else "FALSE"  # without a secret each row is counted
@@ -124,18 +133,17 @@ class SpendPages:
         odd = con.execute(
             f"SELECT {named} FROM {page.table} WHERE rowid IN (SELECT n FROM odd) ORDER BY rowid"
         ).fetchall()
-        rest = " WHERE rowid NOT IN (SELECT n FROM odd)" if odd else ""
-        con.execute(f"CREATE OR REPLACE TEMP VIEW plain AS SELECT * FROM {page.table}{rest}")
-        self._identify()
-        con.execute(f"CREATE OR REPLACE TEMP VIEW engine AS {_PLAIN_ROWS}")
-        self._staging.insert("engine")
         if odd:
+            con.execute(f"DELETE FROM {page.table} WHERE rowid IN (SELECT n FROM odd)")
             self._staging.add([self._reader.read(row) for row in odd])
-        con.execute(f"DROP VIEW plain; DROP VIEW engine; DROP TABLE {page.table}")
+        self._identify(page.table)
+        self._staging.attach(page.table, page.rows - len(odd), _PLAIN_ROWS, _IDENTIFIED)
 
     def _learn(self, table: str) -> None:
         """Judge the shapes of objects that this page is the first to have."""
         con = self._con
+        if len(self._shapes) > _KNOWN:
+            self._shapes.clear()
         present = con.execute(
             f"SELECT DISTINCT shape, members FROM {table} WHERE shape IS NOT NULL AND members IS NOT NULL"
         ).fetchall()
@@ -153,35 +161,37 @@ class SpendPages:
             [[shape for shape, _ in good], [members for _, members in good]],
         )
 
-    def _identify(self) -> None:
-        """Map the page's distinct identities to digests."""
+    def _identify(self, table: str) -> None:
+        """Map the identities that are new to digests."""
         reader, con = self._reader, self._con
-        people = con.execute('SELECT DISTINCT end_user, "user", api_key FROM plain').fetchall()
-        sessions = con.execute(
-            "SELECT DISTINCT session_id FROM plain WHERE session_id IS NOT NULL"
+        if not self._staging.rows:  # nothing refers to them
+            for memory in ("people", "sessions"):
+                con.execute(f"DELETE FROM {memory} WHERE (SELECT COUNT(*) FROM {memory}) > {_KNOWN}")
+        people = con.execute(
+            f"""SELECT DISTINCT end_user, "user", api_key FROM {table} AS j
+            WHERE NOT EXISTS (FROM people AS p WHERE {_SAME_PERSON})"""
         ).fetchall()
-        self._trim()
-        for key in people:
-            if key not in self._people:
-                values = dict(zip(("end_user", "user_id", "key"), key, strict=True))
-                value = person(values, reader.precedence)
-                told = reader.hasher is not None and value is not None
-                self._people[key] = user_digest(reader.hasher, value) if told else None  # type: ignore[arg-type]
-        for (session,) in sessions:
-            if session not in self._sessions:
-                self._sessions[session] = safe_id(reader.hasher, session)
-        _table(
+        sessions = con.execute(
+            f"SELECT DISTINCT session_id FROM {table} AS j WHERE session_id IS NOT NULL "
+            "AND NOT EXISTS (FROM sessions AS s WHERE s.session_id = j.session_id)"
+        ).fetchall()
+        _insert(
             con,
             "people",
             ("end_user", "user_id", "api_key", "user_hash"),
-            [(*key, self._people[key]) for key in people],
+            [(*key, self._digest(*key)) for key in people],
         )
-        _table(con, "sessions", ("session_id", "safe"), [(s, self._sessions[s]) for (s,) in sessions])
+        _insert(
+            con,
+            "sessions",
+            ("session_id", "safe"),
+            [(session, safe_id(reader.hasher, session)) for (session,) in sessions],
+        )
 
-    def _trim(self) -> None:
-        for memory in (self._people, self._sessions, self._shapes):
-            if len(memory) > 100_000:
-                memory.clear()
+    def _digest(self, end_user: str | None, user_id: str | None, key: str | None) -> str | None:
+        reader = self._reader
+        value = person({"end_user": end_user, "user_id": user_id, "key": key}, reader.precedence)
+        return user_digest(reader.hasher, value) if reader.hasher and value is not None else None
 
 
 def _either(*expressions: str) -> str:
@@ -203,8 +213,8 @@ _PLAIN: Final = f"""metadata_text IS NULL
   AND (error_code IS NULL OR regexp_full_match(error_code, '[A-Za-z0-9_.\\-]{{1,64}}'))"""  # fmt: skip
 _DERIVED: Final = {
     "key_hash": "j.api_key",
-    "user_hash": "p.user_hash",
-    "row_session_id": "s.safe",
+    "user_hash": "NULL::VARCHAR",
+    "row_session_id": "NULL::VARCHAR",
     "cache_hit": "CASE lower(trim(j.cache_hit)) WHEN 'true' THEN 'true' WHEN 'false' THEN 'false' END",
     "usage_input": "u.prompt_tokens",
     "usage_cached": _READ,
@@ -215,13 +225,15 @@ _DERIVED: Final = {
     ),
     "usage_output": _either("u.completion_tokens", "u.output_tokens"),
 }
+#: What the engine reads in the plain rows of ``arrived``; digests are joined where a row is written.
 _PLAIN_ROWS: Final = (
     "SELECT "
     + ", ".join(f'{_DERIVED.get(name, f"j.{name}")} AS "{name}"' for name in TEXT_COLUMNS)
-    + """ FROM plain AS j
-    LEFT JOIN people AS p ON p.end_user IS NOT DISTINCT FROM j.end_user
-      AND p.user_id IS NOT DISTINCT FROM j."user" AND p.api_key IS NOT DISTINCT FROM j.api_key
-    LEFT JOIN sessions AS s ON s.session_id = j.session_id"""
+    + ', end_user, "user", session_id, api_key FROM arrived AS j'
+)
+_IDENTIFIED: Final = (
+    f"FROM {{relation}} AS j LEFT JOIN people AS p ON {_SAME_PERSON} "
+    "LEFT JOIN sessions AS s ON s.session_id = j.session_id"
 )
 
 
@@ -235,11 +247,10 @@ def _fits(kinds: Sequence[str | None], members: int) -> bool:
     )
 
 
-def _table(
+def _insert(
     con: duckdb.DuckDBPyConnection, name: str, columns: Sequence[str], rows: Sequence[Sequence[str | None]]
 ) -> None:
     chosen = ", ".join(f"UNNEST(CAST(${c} AS VARCHAR[])) AS {c}" for c in columns)
     con.execute(
-        f"CREATE OR REPLACE TEMP TABLE {name} AS SELECT {chosen}",
-        {c: [row[n] for row in rows] for n, c in enumerate(columns)},
+        f"INSERT INTO {name} SELECT {chosen}", {c: [row[n] for row in rows] for n, c in enumerate(columns)}
     )

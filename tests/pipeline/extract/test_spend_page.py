@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from gateway_plugin.hashing import Hasher
+from pipeline.extract.identity_hash import user_digest
 from pipeline.extract.spend_page import SpendPages
 from pipeline.extract.spend_row import SOURCE_COLUMNS, RowReader
 from pipeline.extract.spend_staging import SpendStaging
@@ -102,8 +103,9 @@ def staged(folder: Path, rows: list[list[str | None]], *, by_hand: bool, monkeyp
         page = pages.load(stream_of(rows))
         assert (page.rows, page.key) == (len(rows), (datetime(2026, 3, 2, 8, 0, 0, 125_000), "r1"))
         pages.stage(page)
-        columns = [c[0] for c in con.execute("DESCRIBE staged").fetchall()]
-        found = [dict(zip(columns, r, strict=True)) for r in con.execute("SELECT * FROM staged").fetchall()]
+        gathered = con.execute(f"SELECT * FROM {staging.gather()}")
+        columns = [c[0] for c in gathered.description]
+        found = [dict(zip(columns, r, strict=True)) for r in gathered.fetchall()]
         for row in found:
             row["aw"] = None if row["aw"] is None else json.loads(row["aw"])
         nulled = staging.flush().repaired
@@ -139,7 +141,7 @@ def test_a_page_keeps_the_order_of_the_database(tmp_path: Path) -> None:
         assert (first.key[1], second.key[1]) == ("r2", "r1")
         pages.stage(first)
         pages.stage(second)
-        assert con.execute("SELECT request_id FROM staged").fetchall() == [
+        assert con.execute(f"SELECT request_id FROM {staging.gather()}").fetchall() == [
             ("r3",), ("r1",), ("r2",), ("r3",), ("r1",),
         ]  # fmt: skip
 
@@ -149,3 +151,48 @@ def test_an_empty_page_has_no_rows(tmp_path: Path) -> None:
         staging = SpendStaging(con, Lake(tmp_path), NOW)
         pages = SpendPages(con, staging, RowReader(Hasher(b"a secret of the tests"), ("key",)))
         assert pages.load(stream_of([source_row({})]).schema.empty_table().to_reader()).rows == 0
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2, 3), (2, 3, 0, 1), (0, 1, 1, 2, 3)])
+def test_a_file_is_in_order_and_holds_a_row_once_however_rows_came(
+    tmp_path: Path, order: tuple[int, ...]
+) -> None:
+    lake = Lake(tmp_path)
+    changes: list[dict[str, Any]] = [
+        {"request_id": f"r{n}", "start_time": f"2026-03-02 08:00:0{n // 2}", "end_user": f"user {n}"}
+        for n in range(4)
+    ]
+    changes[3] |= ODD["a null in the object"]  # one that is read by hand is merged with the others
+    with connect() as con:
+        staging = SpendStaging(con, lake, NOW)
+        pages = SpendPages(con, staging, RowReader(Hasher(b"a secret of the tests"), ("end_user",)))
+        for number in order:
+            pages.stage(pages.load(stream_of([source_row(changes[number])])))
+        flushed = staging.flush()
+        (path,) = lake.files("raw/spend_logs")
+        stored = con.execute(f"SELECT request_id, user_hash FROM read_parquet('{path}')").fetchall()
+    assert (flushed.rows, staging.rows) == (len(order), 0)
+    digests = [user_digest(Hasher(b"a secret of the tests"), f"user {n}") for n in range(4)]
+    assert stored == [(f"r{n}", digests[n]) for n in range(4)]
+
+
+def test_a_small_day_after_many_people_is_written_in_order(tmp_path: Path) -> None:
+    lake = Lake(tmp_path)
+    many = [
+        source_row({"request_id": f"r{n:05}", "start_time": "2026-03-01 08:00:00", "end_user": f"user {n}"})
+        for n in range(8000)
+    ]
+    few = [
+        source_row(
+            {"request_id": f"r{n:05}", "start_time": "2026-03-02", "end_user": f"user {n * 7919 % 8000}"}
+        )
+        for n in range(400)
+    ]
+    with connect() as con:
+        staging = SpendStaging(con, lake, NOW)
+        pages = SpendPages(con, staging, RowReader(Hasher(b"a secret of the tests"), ("end_user",)))
+        pages.stage(pages.load(stream_of(many)))
+        pages.stage(pages.load(stream_of(few)))
+        staging.flush()
+        stored = con.execute(f"SELECT request_id FROM read_parquet('{lake.files('raw/spend_logs')[1]}')")
+        assert stored.fetchall() == [(f"r{n:05}",) for n in range(400)]
