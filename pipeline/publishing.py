@@ -88,9 +88,17 @@ def publish(
     return made, tuple(stale)
 
 
+def stale(
+    con: duckdb.DuckDBPyConnection, lake: Path, settings: parameters.Conventions, known: dict[str, str]
+) -> set[date]:
+    """Return the days whose parts are not what *known* says, over the facts as they stand."""
+    windows = parts(con, lake, settings)
+    return {d for d, w in windows.items() if known.get(d.isoformat()) != _made_of(lake, settings, w)}
+
+
 def _made_of(lake: Path, settings: parameters.Conventions, window: parameters.Window) -> str:
     """A digest of everything that a part depends on."""
-    facts = [p for f in binding.FACTS.values() for p in binding.files(lake, f, _fact_days(window))]
+    facts = [p for f in binding.FACTS.values() for p in binding.files(lake, f, fact_days(window))]
     metrics = binding.files(lake, "raw/metrics", _metric_days(window))
     return manifest.digest(
         (
@@ -106,7 +114,8 @@ def _core_days(window: parameters.Window) -> list[date]:
     return [window.start.date() + n * _DAY for n in range((last - window.start.date()).days + 1)]
 
 
-def _fact_days(window: parameters.Window) -> list[date]:
+def fact_days(window: parameters.Window) -> list[date]:
+    """Return the UTC days whose facts the part of *window* reads."""
     core = _core_days(window)
     first = core[0] - LOOK_BACK
     return [first + n * _DAY for n in range((core[-1] - first).days + 2)]
@@ -168,7 +177,7 @@ def needed() -> tuple[str, ...]:
 
 def _bind(con: duckdb.DuckDBPyConnection, lake: Path, window: parameters.Window) -> None:
     """Bind the facts that a part reads; of calls, only the columns that marts name, as a table."""
-    days, core = _fact_days(window), _core_days(window)
+    days, core = fact_days(window), _core_days(window)
     inside = binding.files(lake, binding.FACTS["fct_call"], core)
     outside = binding.files(lake, binding.FACTS["fct_call"], set(days) - set(core))
     words = {w for n in needed() for w in re.findall(r"\w+", models.load(n).sql)}
@@ -216,4 +225,4 @@ def _drop_others(lake: Path, days: Iterable[date]) -> None:
             path.rmdir()
 
 
-__all__ = ["LOOK_BACK", "needed", "parts", "publish"]
+__all__ = ["LOOK_BACK", "fact_days", "needed", "parts", "publish", "stale"]

@@ -11,6 +11,7 @@ WITH placed AS (
     c.*,
     d.business_day,
     CASE WHEN c.session_key IS NULL THEN 'unattributed' ELSE COALESCE(v.profile, 'unknown') END AS profile,
+    CASE WHEN c.session_key IS NULL THEN 'none' ELSE COALESCE(v.profile_evidence, 'none') END AS profile_evidence,
     CASE WHEN s.provider IS NULL THEN c.cached_tokens END AS hit_tokens,
     CASE
       WHEN c.end_at IS NULL OR c.is_engine = 0 THEN 0
@@ -64,6 +65,15 @@ SELECT
   SUM(CASE WHEN turn_evidence = 'E3' THEN 1 ELSE 0 END) AS turn_e3_calls,
   SUM(CASE WHEN turn_evidence = 'E4' THEN 1 ELSE 0 END) AS turn_e4_calls,
   SUM(CASE WHEN turn_evidence IN ('E1', 'E2', 'E3', 'E4') THEN 0 ELSE 1 END) AS turn_e5_calls,
+  SUM(CASE WHEN profile_evidence = 'tools' THEN 1 ELSE 0 END) AS profile_tools_calls,
+  SUM(CASE WHEN profile_evidence = 'loops' THEN 1 ELSE 0 END) AS profile_loops_calls,
+  SUM(CASE WHEN profile_evidence = 'tokens' THEN 1 ELSE 0 END) AS profile_tokens_calls,
+  SUM(CASE WHEN profile_evidence = 'none' THEN 1 ELSE 0 END) AS profile_none_calls,
+  SUM(CASE WHEN tool_reads IS NOT NULL THEN 1 ELSE 0 END) AS told_calls,
+  SUM(tool_reads) AS tool_reads,
+  SUM(tool_edits) AS tool_edits,
+  SUM(tool_runs) AS tool_runs,
+  SUM(tool_others) AS tool_others,
   SUM(CASE WHEN is_attended = 1 THEN flight_us ELSE 0 END) / 3.6e9 AS attended_flight_hours,
   SUM(CASE WHEN is_attended = 1 AND agent_kind = 'main' AND outcome <> 'failure' THEN flight_us ELSE 0 END) / 3.6e9
     AS attended_main_flight_hours,

@@ -4,7 +4,8 @@
 --   Parameters: $window_start, $window_end.
 -- Meaning: per session, in-flight time and every gap up to the cap between one call's end and the next
 --   call's start, in whatever agent; a longer gap counts nothing. Then the union over the user's sessions, so
---   parallel sessions count once, cut at the window and at business days. Unattended work has none. A scope's
+--   parallel sessions count once: of each stretch, what is past the end of all that began before it; cut at the
+--   window and at business days. Unattended work has none. A scope's
 --   value is that of the visit. A call of unknown user stands for its session.
 -- Additive: over users, days and windows; not over the values of a scope (a user may be in several at once).
 WITH attended AS (
@@ -47,54 +48,46 @@ session_island AS (
   HAVING MAX(end_at) > CAST($window_start AS TIMESTAMP) AND MIN(start_at) < CAST($window_end AS TIMESTAMP)
 ),
 scoped AS (
-  SELECT 'all' AS scope, 'all' AS scope_value, idle_cap_s, user_key, session_key, island, start_at, end_at
+  SELECT 'all' AS scope, 'all' AS scope_value, idle_cap_s, user_key, start_at, end_at
   FROM session_island
   UNION ALL
-  SELECT 'team' AS scope, team_id AS scope_value, idle_cap_s, user_key, session_key, island, start_at, end_at
+  SELECT 'team' AS scope, team_id AS scope_value, idle_cap_s, user_key, start_at, end_at
   FROM session_island
   WHERE team_id IS NOT NULL
   UNION ALL
-  SELECT 'key' AS scope, key_alias AS scope_value, idle_cap_s, user_key, session_key, island, start_at, end_at
+  SELECT 'key' AS scope, key_alias AS scope_value, idle_cap_s, user_key, start_at, end_at
   FROM session_island
   WHERE key_alias IS NOT NULL
   UNION ALL
-  SELECT 'client' AS scope, client AS scope_value, idle_cap_s, user_key, session_key, island, start_at, end_at
+  SELECT 'client' AS scope, client AS scope_value, idle_cap_s, user_key, start_at, end_at
   FROM session_island
   WHERE client IS NOT NULL
   UNION ALL
-  SELECT 'model' AS scope, model_group AS scope_value, idle_cap_s, user_key, session_key, island, start_at, end_at
+  SELECT 'model' AS scope, model_group AS scope_value, idle_cap_s, user_key, start_at, end_at
   FROM session_island
   WHERE model_group IS NOT NULL
   UNION ALL
-  SELECT 'profile' AS scope, profile AS scope_value, idle_cap_s, user_key, session_key, island, start_at, end_at
+  SELECT 'profile' AS scope, profile AS scope_value, idle_cap_s, user_key, start_at, end_at
   FROM session_island
   WHERE profile IS NOT NULL
 ),
 user_chain AS (
   SELECT
-    scoped.*,
+    scope, scope_value, user_key, idle_cap_s, start_at, end_at,
     MAX(end_at) OVER (
-      PARTITION BY scope, scope_value, user_key, idle_cap_s ORDER BY start_at, session_key, island
+      PARTITION BY scope, scope_value, user_key, idle_cap_s ORDER BY start_at
       ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
     ) AS previous_end_at
   FROM scoped
 ),
-user_cut AS (
+user_new AS (
   SELECT
-    user_chain.*,
-    SUM(CASE WHEN previous_end_at IS NULL OR start_at > previous_end_at THEN 1 ELSE 0 END) OVER (
-      PARTITION BY scope, scope_value, user_key, idle_cap_s ORDER BY start_at, session_key, island
-      ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
-    ) AS span
+    scope, scope_value, user_key, idle_cap_s,
+    GREATEST(
+      CASE WHEN previous_end_at > start_at THEN previous_end_at ELSE start_at END, CAST($window_start AS TIMESTAMP)
+    ) AS start_at,
+    LEAST(end_at, CAST($window_end AS TIMESTAMP)) AS end_at
   FROM user_chain
-),
-user_span AS (
-  SELECT
-    scope, scope_value, user_key, idle_cap_s, span,
-    GREATEST(MIN(start_at), CAST($window_start AS TIMESTAMP)) AS start_at,
-    LEAST(MAX(end_at), CAST($window_end AS TIMESTAMP)) AS end_at
-  FROM user_cut
-  GROUP BY scope, scope_value, user_key, idle_cap_s, span
 )
 SELECT
   u.scope,
@@ -102,10 +95,9 @@ SELECT
   u.user_key,
   d.business_day,
   u.idle_cap_s,
-  SUM(
-    DATE_DIFF('microsecond', GREATEST(u.start_at, d.start_at), LEAST(u.end_at, d.end_at)) / 3.6e9
-  ) AS human_hours
-FROM user_span AS u
+  SUM(DATE_DIFF('microsecond', GREATEST(u.start_at, d.start_at), LEAST(u.end_at, d.end_at))) / 3.6e9
+    AS human_hours
+FROM user_new AS u
 JOIN prm_business_day AS d ON u.start_at < d.end_at AND u.end_at > d.start_at
 WHERE u.end_at > u.start_at
 GROUP BY u.scope, u.scope_value, u.user_key, d.business_day, u.idle_cap_s

@@ -107,5 +107,5 @@ def test_a_repeated_row_keeps_what_was_read_last(lake: Lake) -> None:
             staging = SpendStaging(con, lake, NOW + timedelta(hours=n))
             staging.add([text_row(status=status)])
             staging.flush()
-            con.execute("DROP TABLE staged; DROP TABLE repairs")
+            con.execute("DROP TABLE staged")
     assert stored(lake, "status") == [("success",)]
