@@ -102,7 +102,7 @@ _HUMP: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _UNFINISHED: Final = frozenset({"queued", "in_progress", "failed", "cancelled"})
 _BLOCKS: Final = frozenset({"tool_use", "server_tool_use", "mcp_tool_use"})
 #: What an answer says that ended with tool calls.
-_CALLING: Final = frozenset({"tool_calls", "function_call", "tool_use"})
+_CALLING: Final = frozenset({"tool_calls", "tool_use"})
 
 
 def class_of(name: object) -> str:
@@ -130,35 +130,32 @@ def tool_calls_of(answer: object) -> ToolCalls | None:
     None where the answer does not tell: it is none of theirs, is not finished, or says that it ended with
     tool calls and shows none. Tools that the provider runs (search, code) count too. Never raises.
     """
-    closing = _get(answer, "response")  # the closing event of a Responses stream
-    if closing is not None:
-        answer = closing
-    names = _of_chat(answer)
-    if names is None:
+    if choices := _list(_get(answer, "choices")):
+        names = _of_chat(choices)
+    else:
+        answer = _get(answer, "response") or answer  # the closing event of a Responses stream
         names = _of_message(answer)
-    if names is None:
-        names = _of_response(answer)
+        if names is None:
+            names = _of_response(answer)
     if names is None:
         return None
     return count(names[:_MAX_CALLS])
 
 
-def _of_chat(answer: object) -> list[object] | None:
-    choices = _list(_get(answer, "choices"))
+def _of_chat(choices: Sequence[Any]) -> list[object] | None:
     names: list[object] = []
     for choice in choices:
         message = _get(choice, "message")
         if message is None:
             return None
-        before = len(names)
-        names += [
-            _get(_get(c, "function") or _get(c, "custom"), "name") for c in _list(_get(message, "tool_calls"))
-        ]
-        if (old := _get(message, "function_call")) is not None:
-            names.append(_get(old, "name"))
-        if len(names) == before and _is_calling(_get(choice, "finish_reason")):
+        reason = _get(choice, "finish_reason")
+        calls = _list(_get(message, "tool_calls"))
+        names += [_get(_get(c, "function") or _get(c, "custom"), "name") for c in calls]
+        if reason == "function_call":  # before there were tools
+            names.append(_get(_get(message, "function_call"), "name"))
+        elif not calls and _is_calling(reason):
             return None
-    return names if choices else None
+    return names
 
 
 def _of_message(answer: object) -> list[object] | None:

@@ -51,8 +51,8 @@ _TIED: Final = {
 
 
 _MEMORY_GIB: Final = 4.0
-#: Records of a bucket that fit that memory, with all columns.
-_BUCKET_RECORDS: Final = 600_000
+#: Records of a bucket that fit that memory.
+_BUCKET_RECORDS: Final = 2_000_000
 
 
 @dataclass(frozen=True, slots=True)
