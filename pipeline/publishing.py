@@ -74,6 +74,8 @@ def publish(
     Returns:
         What every part was made of, and the days whose parts were built.
     """
+    # Every mart opens the same files.
+    con.execute("SET parquet_metadata_cache = true")
     # Joins by range with short tables of conventions: a loop is cheaper than sorting the calls.
     con.execute("SET nested_loop_join_threshold = 64")
     windows = parts(con, lake, settings)
@@ -144,6 +146,8 @@ def _build(
             sql = models.load(name).sql
             used = {key: values[key] for key in models.load(name).parameters}
             con.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS SELECT * FROM ({sql}) LIMIT 0", used or None)
+        elif name in models.VIEWS:  # cheaper once for a day than again for every reader
+            con.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS {models.load(name).sql}")
         else:
             models.run(con, (name,), values)
     for name in models.PUBLISHED:
@@ -153,7 +157,7 @@ def _build(
         Lake(lake).write(con, f"SELECT * FROM {name}{where}", target, "ALL")
     for name in names:
         con.execute(f"DROP TABLE {name}")
-    con.execute("DROP TABLE fct_call")
+    con.execute("DROP VIEW fct_call")
 
 
 #: Marts of agents per megawatt that have no row without measured power.
@@ -176,15 +180,24 @@ def needed() -> tuple[str, ...]:
 
 
 def _bind(con: duckdb.DuckDBPyConnection, lake: Path, window: parameters.Window) -> None:
-    """Bind the facts that a part reads; of calls, only the columns that marts name, as a table."""
+    """Bind the facts that a part reads.
+
+    Calls of its days stay in their files: marts read few columns of them each, and a copy of all would cost
+    more than reading them again. Calls beside its days are few, out of large files, and are copied.
+    """
     days, core = fact_days(window), _core_days(window)
     inside = binding.files(lake, binding.FACTS["fct_call"], core)
     outside = binding.files(lake, binding.FACTS["fct_call"], set(days) - set(core))
-    words = {w for n in needed() for w in re.findall(r"\w+", models.load(n).sql)}
-    stored = [
-        r[0] for r in con.execute(f"DESCRIBE SELECT * FROM {binding.parquet(inside or outside)}").fetchall()
-    ]
-    columns = ", ".join(c for c in stored if c in words | {"call_id", "session_key", "start_at", "end_at"})
+    stored = {
+        name: kind
+        for name, kind, *_ in con.execute(
+            f"DESCRIBE SELECT * FROM {binding.parquet(inside or outside)}"
+        ).fetchall()
+    }
+    bare = not binding.files(lake, "raw/metrics", _metric_days(window))
+    wide = _words(n for n in needed() if not (_of_window(n) or (bare and n in _WITHOUT_POWER))) | _ALWAYS
+    columns = [c for c in stored if c in _words(needed()) | _ALWAYS]
+    names = ", ".join(columns)
     start = f"TIMESTAMP '{window.start.isoformat(sep=' ')}'"
     flying = f"end_at > {start}"
     parts = []
@@ -198,16 +211,40 @@ def _bind(con: duckdb.DuckDBPyConnection, lake: Path, window: parameters.Window)
             + " UNION ALL ".join(sessions)
             + ") WHERE session_key IS NOT NULL"
         )
-        parts.append(
-            f"SELECT {columns} FROM {beside} "
+        read = ", ".join(c if c in wide else f"CAST(NULL AS {stored[c]}) AS {c}" for c in columns)
+        con.execute(
+            f"CREATE OR REPLACE TEMP TABLE part_beside AS SELECT {read} FROM {beside} "
             "WHERE session_key IN (SELECT session_key FROM part_session) "
             f"OR (session_key IS NULL AND {flying})"
         )
+        parts.append(f"SELECT {names} FROM part_beside")
     if inside:
-        parts.append(f"SELECT {columns} FROM {binding.parquet(inside)}")
-    con.execute(f"CREATE OR REPLACE TEMP TABLE fct_call AS {' UNION ALL '.join(parts)}")
+        parts.append(f"SELECT {names} FROM {binding.parquet(inside)}")
+    con.execute(f"CREATE OR REPLACE TEMP VIEW fct_call AS {' UNION ALL '.join(parts)}")
     for relation in ("fct_turn", "fct_session", "fct_potential"):
         binding.bind_fact(con, relation, binding.files(lake, binding.FACTS[relation], days))
+
+
+_COMMENT: Final = re.compile(r"--[^\n]*")
+_ALWAYS: Final = frozenset({"call_id", "session_key", "start_at", "end_at"})
+#: How marts name the calls of their window, or of its business days.
+_IN_WINDOW: Final = re.compile(
+    r"start_at >= CAST\(\$window_start AS TIMESTAMP\) "
+    r"AND (?:\w+\.)?start_at < CAST\(\$window_end AS TIMESTAMP\)"
+    r"|FROM fct_call AS c\s+JOIN prm_business_day AS d "
+    r"ON c\.start_at >= d\.start_at AND c\.start_at < d\.end_at"
+)
+
+
+def _words(names: Iterable[str]) -> set[str]:
+    """The words of models, comments left out: columns that are not among them are not read."""
+    return {w for n in names for w in re.findall(r"\w+", _COMMENT.sub("", models.load(n).sql))}
+
+
+def _of_window(name: str) -> bool:
+    """Whether a mart reads calls of its window alone, or none, so that others need not be there."""
+    sql = _COMMENT.sub("", models.load(name).sql)
+    return "fct_call" not in sql or _IN_WINDOW.search(sql) is not None
 
 
 def _drop_others(lake: Path, days: Iterable[date]) -> None:

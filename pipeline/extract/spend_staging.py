@@ -127,7 +127,9 @@ class SpendStaging:
             "SELECT reason, count(*) FROM checked WHERE reason IS NOT NULL GROUP BY reason"
         ).fetchall()
         flushed.rejected.update(dict(reasons))
-        counts = con.execute(f"SELECT {', '.join(f'count_if({name})' for name in _REPAIRS)} FROM checked")
+        counts = con.execute(
+            f"SELECT {', '.join(f'COUNT(*) FILTER ({name})' for name in _REPAIRS)} FROM checked"
+        )
         flushed.repaired.update(dict(zip(_REPAIRS.values(), counts.fetchone() or (), strict=True)))
         flushed.repaired += Counter()  # drops what did not happen
         days = con.execute(
@@ -191,7 +193,7 @@ class SpendStaging:
         fresh = f"FROM arriving {within}"
         count, falls = self._con.execute(
             f"""SELECT COUNT(*),
-              COUNT_IF(start_time < before OR (start_time = before AND request_id <= other))
+              COUNT(*) FILTER (start_time < before OR (start_time = before AND request_id <= other))
             FROM (SELECT start_time, request_id, lag(start_time) OVER () AS before,
               lag(request_id) OVER () AS other FROM checked {within})"""
         ).fetchone() or (0, 0)

@@ -30,7 +30,7 @@ STAGING: Final = (
 )
 FACTS: Final = ("fct_potential", "fct_place", "fct_call", "fct_turn", "fct_session")
 #: Wide models that others read a few columns of: as views they cost what is read of them, as tables a copy.
-VIEWS: Final = frozenset({"stg_event", "stg_call"})
+VIEWS: Final = frozenset({"stg_event", "stg_call", "mart_placed_call"})
 #: Marts over calls, turns and sessions alone.
 CALL_MARTS: Final = (
     "mart_call_day",
@@ -40,6 +40,7 @@ CALL_MARTS: Final = (
     "mart_potential",
     "mart_burst",
     "mart_visit",
+    "mart_placed_call",
     "mart_call_sum",
     "mart_prefix_cell",
     "mart_human_hour",

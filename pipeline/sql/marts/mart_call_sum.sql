@@ -1,35 +1,11 @@
 -- mart_call_sum: sums over calls behind every ratio that is published by day, week and who.
 -- Grain: (day, business_day, team_id, key_alias, client, model_group, profile).
--- Sources: fct_call, mart_visit, mart_suspect_cell, prm_business_day. Parameters: $window_start, $window_end.
+-- Sources: mart_placed_call. Parameters: $window_start, $window_end.
 -- Meaning: numerators and denominators, each over the calls that carry what it needs; names ending in _calls count
 --   those. Profile is that of the call's visit, everything else the call's own. reuse_… are over engine calls that
 --   report cached tokens and have a known chain, so that their difference is what reuse was left lying.
 --   catalogue_tokens are the gateway's own count, else input tokens × tool bytes ÷ prompt bytes.
 -- Additive: yes.
-WITH placed AS (
-  SELECT
-    c.*,
-    d.business_day,
-    CASE WHEN c.session_key IS NULL THEN 'unattributed' ELSE COALESCE(v.profile, 'unknown') END AS profile,
-    CASE WHEN c.session_key IS NULL THEN 'none' ELSE COALESCE(v.profile_evidence, 'none') END AS profile_evidence,
-    CASE WHEN s.provider IS NULL THEN c.cached_tokens END AS hit_tokens,
-    CASE
-      WHEN c.end_at IS NULL OR c.is_engine = 0 THEN 0
-      ELSE CAST(DATE_DIFF('microsecond', c.start_at, c.end_at) AS BIGINT)
-    END AS flight_us,
-    CASE
-      WHEN c.count_catalogue_tokens IS NOT NULL THEN CAST(c.count_catalogue_tokens AS DOUBLE)
-      WHEN c.tool_count = 0 THEN 0.0
-      WHEN c.input_tokens > 0 AND c.prompt_bytes > 0 AND c.tools_bytes <= c.prompt_bytes
-        THEN CAST(c.input_tokens AS DOUBLE) * c.tools_bytes / c.prompt_bytes
-    END AS catalogue_tokens
-  FROM fct_call AS c
-  JOIN prm_business_day AS d ON c.start_at >= d.start_at AND c.start_at < d.end_at
-  LEFT JOIN mart_visit AS v
-    ON v.session_key = c.session_key AND c.start_at >= v.start_at AND c.start_at <= v.end_at
-  LEFT JOIN mart_suspect_cell AS s ON s.provider = c.provider AND s.is_stream = c.is_stream
-  WHERE c.start_at >= CAST($window_start AS TIMESTAMP) AND c.start_at < CAST($window_end AS TIMESTAMP)
-)
 SELECT
   start_date AS day,
   business_day,
@@ -42,7 +18,7 @@ SELECT
   SUM(is_attended) AS attended_calls,
   SUM(is_engine) AS engine_calls,
   SUM(CASE WHEN is_engine = 1 THEN COALESCE(attempts, 1) ELSE 0 END) AS engine_attempts,
-  SUM(CASE WHEN session_key IS NULL THEN 0 ELSE 1 END) AS session_calls,
+  SUM(has_session) AS session_calls,
   SUM(CASE WHEN agent_kind = 'subagent' THEN 1 ELSE 0 END) AS subagent_calls,
   SUM(CASE WHEN initiator IN ('user', 'agent') THEN 1 ELSE 0 END) AS initiator_calls,
   SUM(CASE WHEN initiator = 'agent' THEN 1 ELSE 0 END) AS agent_calls,
@@ -54,7 +30,7 @@ SELECT
   SUM(CASE WHEN source = 'both' THEN 1 ELSE 0 END) AS both_calls,
   SUM(CASE WHEN source = 'event' THEN 1 ELSE 0 END) AS event_only_calls,
   SUM(CASE WHEN source = 'row' THEN 1 ELSE 0 END) AS row_only_calls,
-  SUM(CASE WHEN user_hash IS NOT NULL THEN 1 ELSE 0 END) AS user_known_calls,
+  SUM(has_user) AS user_known_calls,
   SUM(CASE WHEN session_evidence = 'E1' THEN 1 ELSE 0 END) AS session_e1_calls,
   SUM(CASE WHEN session_evidence = 'E2' THEN 1 ELSE 0 END) AS session_e2_calls,
   SUM(CASE WHEN session_evidence = 'E3' THEN 1 ELSE 0 END) AS session_e3_calls,
@@ -138,5 +114,6 @@ SELECT
   SUM(CASE WHEN plugin_ms >= 0 THEN plugin_ms END) AS plugin_ms,
   SUM(CASE WHEN count_ms >= 0 THEN 1 ELSE 0 END) AS count_calls,
   SUM(CASE WHEN count_ms >= 0 THEN count_ms END) AS count_ms
-FROM placed
+FROM mart_placed_call
+WHERE start_at >= CAST($window_start AS TIMESTAMP) AND start_at < CAST($window_end AS TIMESTAMP)
 GROUP BY start_date, business_day, team_id, key_alias, client, model_group, profile

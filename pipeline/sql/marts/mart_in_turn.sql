@@ -1,20 +1,22 @@
 -- mart_in_turn: time spent inside turns, under several caps on tool gaps.
 -- Grain: (day, business_day, team_id, key_alias, client, model_group, profile, tool_cap_s); NULL cap = none.
--- Sources: fct_call, mart_visit, prm_business_day, prm_tool_cap (label, seconds). Parameters: $window_start, $window_end.
+-- Sources: mart_placed_call, prm_tool_cap (label, seconds). Parameters: $window_start, $window_end.
 -- Meaning: main-thread calls of attended sessions that start in the window: in-flight time, overlaps counted
 --   once, plus each gap between calls of a turn, cut down to the cap (a long tool gap counts the cap); the day of
 --   the call that follows the gap counts both. Team, key, client, model and profile are those of the visit.
 -- Additive: yes, over everything but the caps.
 WITH chained AS (
-  SELECT session_key, start_date, start_at, COALESCE(end_at, start_at) AS end_at, previous_in_turn_at AS previous_end_at
-  FROM fct_call
-  WHERE is_attended = 1 AND agent_kind = 'main'
-),
-timed AS (
   SELECT
-    session_key,
-    start_date,
-    start_at,
+    start_date AS day, business_day, visit_team_id AS team_id, visit_key_alias AS key_alias, visit_client AS client,
+    visit_model_group AS model_group, visit_profile AS profile, start_at, COALESCE(end_at, start_at) AS end_at,
+    previous_in_turn_at AS previous_end_at
+  FROM mart_placed_call
+  WHERE is_attended = 1 AND agent_kind = 'main'
+    AND start_at >= CAST($window_start AS TIMESTAMP) AND start_at < CAST($window_end AS TIMESTAMP)
+),
+placed AS (
+  SELECT
+    day, business_day, team_id, key_alias, client, model_group, profile,
     CASE
       WHEN previous_end_at IS NULL OR previous_end_at <= start_at
         THEN DATE_DIFF('microsecond', start_at, end_at) / 1e6
@@ -26,15 +28,6 @@ timed AS (
       ELSE 0.0
     END AS gap_s
   FROM chained
-  WHERE start_at >= CAST($window_start AS TIMESTAMP) AND start_at < CAST($window_end AS TIMESTAMP)
-),
-placed AS (
-  SELECT
-    t.start_date AS day, d.business_day, v.team_id, v.key_alias, v.client, v.model_group, v.profile, t.flight_s, t.gap_s
-  FROM timed AS t
-  JOIN prm_business_day AS d ON t.start_at >= d.start_at AND t.start_at < d.end_at
-  LEFT JOIN mart_visit AS v
-    ON v.session_key = t.session_key AND t.start_at >= v.start_at AND t.start_at <= v.end_at
 )
 SELECT
   p.day,

@@ -90,6 +90,13 @@ async def test_a_run_that_is_given_up_ends_its_statement(database: Database, lak
     assert await connection.fetchval(asleep) == 0
 
 
+async def test_a_table_without_rows_is_read_without_complaint(database: Database, lake: Lake) -> None:
+    connection, url = database
+    await connection.execute(SPEND_LOGS_1_106)
+    report = await spend_logs.extract(lake, settings_for(url))
+    assert (report.rows_read, report.rows_written, report.watermark) == (0, 0, None)
+
+
 @pytest.mark.parametrize("text", ["it's", "back\\slash", "\\'; DROP TABLE x; --", "zeile\nünï", "$1"])
 async def test_any_request_id_can_end_a_page(database: Database, text: str) -> None:
     _, url = database
