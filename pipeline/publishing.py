@@ -145,7 +145,7 @@ def _build(
         columns = [row[0] for row in con.execute(f"DESCRIBE {name}").fetchall()]
         where = f" WHERE business_day = DATE '{day.isoformat()}'" if "business_day" in columns else ""
         target = Path("marts") / name.removeprefix("mart_") / f"date={day.isoformat()}" / "part.parquet"
-        Lake(lake).write(con, f"SELECT * FROM {name}{where}", target, "ALL")
+        Lake(lake).write(con, f"SELECT * FROM {name}{where}", target)
     for name in names:
         con.execute(f"DROP TABLE {name}")
     con.execute("DROP VIEW fct_call")
