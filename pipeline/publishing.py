@@ -79,7 +79,8 @@ def publish(
     # Joins by range with short tables of conventions: a loop is cheaper than sorting the calls.
     con.execute("SET nested_loop_join_threshold = 64")
     windows = parts(con, lake, settings)
-    made = {day.isoformat(): _made_of(lake, settings, w) for day, w in windows.items()}
+    listing, conventions = _Listing(lake), manifest.mart_conventions(settings)
+    made = {day.isoformat(): _made_of(listing, conventions, w) for day, w in windows.items()}
     stale = [d for d in windows if known.get(d.isoformat()) != made[d.isoformat()]]
     if stale:
         parameters.relation(con, "prm_metric_day", day=("DATE", sorted(binding.days(lake, "raw/metrics"))))
@@ -90,17 +91,31 @@ def publish(
     return made, tuple(stale)
 
 
-def _made_of(lake: Path, settings: parameters.Conventions, window: parameters.Window) -> str:
+class _Listing:
+    """Sizes and times of the files of days: parts overlap, and every day is listed once for all of them."""
+
+    def __init__(self, lake: Path) -> None:
+        self._lake = lake
+        self._known: dict[tuple[str, date], manifest.Stamps] = {}
+
+    def of(self, folder: str, days: Iterable[date]) -> manifest.Stamps:
+        """Return the stamps of the files of *days* in *folder*."""
+        found: manifest.Stamps = {}
+        for day in days:
+            if (folder, day) not in self._known:
+                self._known[folder, day] = manifest.stamps(
+                    self._lake, binding.files(self._lake, folder, [day])
+                )
+            found |= self._known[folder, day]
+        return found
+
+
+def _made_of(listing: _Listing, conventions: str, window: parameters.Window) -> str:
     """A digest of everything that a part depends on."""
-    facts = [p for f in binding.FACTS.values() for p in binding.files(lake, f, _fact_days(window))]
-    metrics = binding.files(lake, "raw/metrics", _metric_days(window))
-    return manifest.digest(
-        (
-            manifest.mart_conventions(settings),
-            window,
-            *sorted(manifest.stamps(lake, [*facts, *metrics]).items()),
-        )
-    )
+    stamps = listing.of("raw/metrics", _metric_days(window))
+    for folder in binding.FACTS.values():
+        stamps |= listing.of(folder, _fact_days(window))
+    return manifest.digest((conventions, window, *sorted(stamps.items())))
 
 
 def _core_days(window: parameters.Window) -> list[date]:
