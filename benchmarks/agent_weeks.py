@@ -35,6 +35,10 @@ _CALLS_PER_USER_DAY: Final = 600.0
 _COMPACTED_AT: Final = 160_000
 #: what stays of a session's calls past the last day
 _LONGEST_DAYS: Final = 21
+#: People who mostly read, edit and run commands (41.7, 30.4 and 11.0 % of published users), and where reads,
+#: edits and commands end among the tool calls of each of them.
+_TOOL_USERS: Final = np.array([41.7, 30.4, 11.0]) / 83.1
+_TOOL_KINDS: Final = np.array([[0.75, 0.83, 0.95], [0.50, 0.80, 0.95], [0.30, 0.35, 0.95]])
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +142,10 @@ def _calls(rng: np.random.Generator, traffic: Traffic, day: int) -> dict[str, ND
     initiator = np.where(service[session] & (initiator == 0), 1, initiator)
     realised = np.where(gap > 600, 0.05, np.where(gap > 60, 0.7, 0.97))
     cached = (shared * realised * np.where(rng.random(n) < 0.05, 0, 1)).astype(np.int64)
+    calls_tools = ~np.concatenate((first_of_turn[1:], [True])) & ~auxiliary
+    more = rng.spawn(1)[0]  # leaves what is drawn above and below as it was
+    bounds = _TOOL_KINDS[more.choice(3, sessions, p=_TOOL_USERS)][session]
+    tool_kind = np.where(calls_tools, 1 + (more.random(n)[:, None] > bounds).sum(axis=1), 0)
     end = traffic.days * _DAY_S
     kept = np.flatnonzero((at < end) & (at < (day + _LONGEST_DAYS) * _DAY_S))
     kept = kept[np.argsort(at[kept], kind="stable")]
@@ -149,7 +157,8 @@ def _calls(rng: np.random.Generator, traffic: Traffic, day: int) -> dict[str, ND
         "input_tokens": tokens, "output_tokens": output, "shared": shared, "cached": cached, "beside": beside,
         "model": np.where(auxiliary, 3, model_of), "team": team[session], "users": user[session],
         "client": client[session], "service": service[session], "outcome": outcome, "initiator": initiator,
-        "compaction": compaction, "switched": switched, "luck": np.round(rng.random(n), 6),
+        "compaction": compaction, "switched": switched, "tool_kind": tool_kind,
+        "luck": np.round(rng.random(n), 6),
     }  # fmt: skip
     return {name: values[kept] for name, values in columns.items()}
 
@@ -244,6 +253,11 @@ _FINAL: Final = {
     "output_tokens": "CASE WHEN outcome = 0 THEN output_tokens END",
     "reasoning_tokens": "CASE WHEN outcome = 0 AND model = 2 THEN output_tokens // 3 END",
     "usage_source": "CASE outcome WHEN 0 THEN 'provider' ELSE 'none' END",
+    # Every call of a turn but the last calls one tool.
+    "tool_reads": "CASE WHEN outcome = 0 THEN CAST(tool_kind = 1 AS INTEGER) END",
+    "tool_edits": "CASE WHEN outcome = 0 THEN CAST(tool_kind = 2 AS INTEGER) END",
+    "tool_runs": "CASE WHEN outcome = 0 THEN CAST(tool_kind = 3 AS INTEGER) END",
+    "tool_others": "CASE WHEN outcome = 0 THEN CAST(tool_kind = 4 AS INTEGER) END",
     "queue_ms": "round(2 + luck * 6, 3)",
     "pre_call_ms": "round(3 + luck * 9, 3)",
     "overhead_ms": "round(9 + luck * 22, 3)",

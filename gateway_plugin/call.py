@@ -12,6 +12,7 @@ from gateway_plugin import identity as ident
 from gateway_plugin import prefix
 from gateway_plugin.shared_state import Lookup
 from gateway_plugin.state import Entry
+from gateway_plugin.tools import ToolCalls
 from gateway_plugin.usage import Usage
 
 
@@ -108,6 +109,8 @@ class Ending:
     degraded: bool = False
     #: Ids of the tool calls in the answer.
     tool_call_ids: tuple[str, ...] = ()
+    #: Its tool calls by class; None where the answer does not tell.
+    tool_calls: ToolCalls | None = None
 
 
 def now_us() -> int:

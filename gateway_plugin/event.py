@@ -137,6 +137,11 @@ FIELDS: Final[tuple[Field, ...]] = (
     _f("output_tokens", "int", "generated tokens, reasoning included"),
     _f("reasoning_tokens", "int", "generated reasoning tokens; null unknown"),
     _f("usage_source", "str", "provider | estimated | none", row=True),
+    # -- what the answer does (tool calls by class of their names; null when the answer is not known)
+    _f("tool_reads", "int", "tool calls of the answer that read: files, searches, pages", row=True),
+    _f("tool_edits", "int", "tool calls of the answer that edit files", row=True),
+    _f("tool_runs", "int", "tool calls of the answer that run commands", row=True),
+    _f("tool_others", "int", "tool calls of the answer of any other name", row=True),
     # -- prefix (bytes of our canonical serialisation, in the provider's order)
     _f("message_count", "int", "messages or items in the request"),
     _f("prompt_bytes", "int", "canonical bytes of tools + system + messages", row=True),

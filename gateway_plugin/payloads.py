@@ -15,6 +15,7 @@ from gateway_plugin.identity import Auth
 from gateway_plugin.lineage import tool_call_ids
 from gateway_plugin.sinks import spend_logs
 from gateway_plugin.text import storable
+from gateway_plugin.tools import tool_calls_of
 from gateway_plugin.usage import Usage, normalise
 
 _ROUTES: Final = {
@@ -193,6 +194,7 @@ def success_ending(kwargs: Mapping[str, Any], result: object, call: OpenCall) ->
         or storable(payload.get("litellm_call_id"), 128),
         degraded=not payload,
         tool_call_ids=tool_call_ids(result),
+        tool_calls=None if disconnected else tool_calls_of(result),
     )
 
 

@@ -119,7 +119,7 @@ class Placement:
             side=beside,
         )
         if self.shared is not None:
-            call.lookup = self.shared.look_up(str(who.session_key), str(record["agent_id"]))
+            call.lookup = self.shared.look_up(str(who.session_key), str(record["agent_id"]), stream)
         facts = call.entry.facts
         call.entry.own_turn, call.entry.own_turn_index = turn.turn_id, turn.turn_index
         turn_id, turn_index, call_index = self.state.settle_turn(stream, turn, side=beside)

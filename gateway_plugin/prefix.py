@@ -194,8 +194,9 @@ def build(
         role = kind = None
         raw = b""
         if isinstance(item, dict):
-            role, kind = item.get("role"), item.get("type")
-            if type(item.get("content")) is str and "cache_control" not in item:
+            get = item.get
+            role, kind = get("role"), get("type")
+            if type(get("content")) is str and "cache_control" not in item:
                 try:
                     raw = dumps(item)
                 except (TypeError, ValueError, RecursionError):
@@ -215,7 +216,7 @@ def build(
                 chain.body_start = chain.tail_start = len(chain.digests)
                 continue
             leading = False
-        if role == "assistant" or (kind is not None and isinstance(kind, str) and kind in _ANSWER_TYPES):
+        if role == "assistant" or (kind is not None and type(kind) is str and kind in _ANSWER_TYPES):
             chain.tail_start = len(chain.digests)
             chain.answers += 1
     return chain

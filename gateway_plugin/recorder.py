@@ -218,6 +218,8 @@ class Recorder:
             "litellm_call_id": record["litellm_call_id"] or ending.litellm_call_id,
             "degraded": ending.degraded or None,
         }
+        if ending.tool_calls is not None:
+            record |= ending.tool_calls.fields()
         if call.counting is not None:
             record |= {k: v for k, v in call.counting.facts().items() if k in FIELD_NAMES and v is not None}
         if usage.suspect:

@@ -13,6 +13,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable
 from typing import Any, Final
 
+import xxhash
 from redis.exceptions import RedisError
 
 from gateway_plugin.state import Stream
@@ -22,7 +23,7 @@ _PREFIX: Final = "{agentwatt}:s:"
 _BATCH: Final = 128
 _PENDING_MAX: Final = 10_000
 _PAUSE_S: Final = 5.0
-_GATHER_S: Final = 0.05
+_GATHER_S: Final = 0.1
 _EXPECTED: Final = (RedisError, OSError, asyncio.TimeoutError)
 
 
@@ -40,10 +41,11 @@ def heed_cancellation() -> None:
 class Lookup:
     """One question: ``done`` once answered, ``failed`` without one; ``known`` is what another worker knew."""
 
-    __slots__ = ("done", "failed", "key", "known")
+    __slots__ = ("done", "failed", "key", "known", "stream")
 
-    def __init__(self, key: str) -> None:
+    def __init__(self, key: str, stream: Stream) -> None:
         self.key = key
+        self.stream = stream
         self.known: Known | None = None
         self.done = False
         self.failed = False
@@ -75,9 +77,9 @@ class SharedState:
         """Return the Redis key of a stream."""
         return f"{_PREFIX}{session_key}:{agent_id}"
 
-    def look_up(self, session_key: str, agent_id: str) -> Lookup:
+    def look_up(self, session_key: str, agent_id: str, stream: Stream) -> Lookup:
         """Ask what other workers know of a stream; never waits."""
-        lookup = Lookup(self.key(session_key, agent_id))
+        lookup = Lookup(self.key(session_key, agent_id), stream)
         if time.monotonic() < self._retry_at or len(self._asked) >= _PENDING_MAX:
             lookup.failed = True
         else:
@@ -151,12 +153,17 @@ class SharedState:
         pipe = self._client.pipeline(transaction=False)
         for lookup in asked:
             pipe.get(lookup.key)
+        # Questions are answered before the writes of the same trip.
+        own = [lookup.stream.published for lookup in asked]
         for key, stream in writes:
             if (value := encode(stream)) is not None:
                 pipe.set(key, value, ex=self._ttl_s)
+                stream.published = xxhash.xxh3_64_intdigest(value)
         answers = await pipe.execute()
-        for lookup, answer in zip(asked, answers, strict=False):
-            lookup.known = decode(answer) if isinstance(answer, bytes) else None
+        for lookup, published, answer in zip(asked, own, answers, strict=False):
+            # What this worker wrote last says nothing new when it comes back.
+            if isinstance(answer, bytes) and published != xxhash.xxh3_64_intdigest(answer):
+                lookup.known = decode(answer)
             lookup.done = True
 
     async def _close(self) -> None:

@@ -47,6 +47,8 @@ class Stream:
     turn_index: int = 0
     call_index: int = 0
     heads: OrderedDict[str, list[Head]] = field(default_factory=OrderedDict)
+    #: Digest of the value that other workers were last given; 0 for none.
+    published: int = 0
     #: False once the store let go of it: calls in flight may still hold it, its bytes are accounted no more.
     kept: bool = True
 

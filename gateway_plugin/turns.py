@@ -63,6 +63,11 @@ class _Block:
         return "\x00".join(self.texts)
 
 
+#: The block of nearly every step of an agent: tool results, no text. One for all of them; what goes on behind
+#: the results makes a block of its own out of it.
+_RESULTS: Final = _Block(has_tool_result=True)
+
+
 def _texts(content: object) -> Iterator[str]:
     if isinstance(content, str):
         yield content
@@ -133,9 +138,10 @@ def _blocks(items: Sequence[Any]) -> tuple[list[_Block], int]:
             continue
         if role == "tool" or role == "function":
             if current is None:
-                current = _Block()
+                current = _RESULTS
                 blocks.append(current)
-            current.has_tool_result = True
+            elif current is not _RESULTS:
+                current.has_tool_result = True
             continue
         kind = item.get("type")
         if not isinstance(kind, str):
@@ -148,6 +154,8 @@ def _blocks(items: Sequence[Any]) -> tuple[list[_Block], int]:
         if current is None:
             current = _Block()
             blocks.append(current)
+        elif current is _RESULTS:
+            current = blocks[-1] = _Block(has_tool_result=True)
         content = item.get("content")
         if kind in _RESULT_ITEMS or _has_part(content, _TOOL_RESULT):
             current.has_tool_result = True
@@ -158,8 +166,12 @@ def _blocks(items: Sequence[Any]) -> tuple[list[_Block], int]:
                 if not is_injected(text):
                     current.injected_only = False
                     current.texts.append(text if len(text) <= _SCAN_CHARS else _abridged(text))
-    last_user = max((i for i, b in enumerate(blocks) if b.user_initiated), default=-1)
-    return blocks, len(blocks) - 1 - last_user
+    after = 0
+    for block in reversed(blocks):
+        if block.user_initiated:
+            break
+        after += 1
+    return blocks, after
 
 
 def _abridged(text: str) -> str:
@@ -236,7 +248,7 @@ def analyse(
     """
     items = items_of(body)
     blocks, after = _blocks(items)
-    user_blocks = [b for b in blocks if b.user_initiated]
+    user_blocks = [b for b in blocks if b is not _RESULTS and b.user_initiated]
     first_text = user_blocks[0].text if user_blocks else ""
     continued = bool(user_blocks) and is_continuation(first_text)
     own = _after_summary(user_blocks) if continued else user_blocks

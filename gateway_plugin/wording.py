@@ -23,31 +23,26 @@ INJECTED: Final[tuple[re.Pattern[str], ...]] = tuple(
 )
 
 #: First user text of a conversation that was compacted: the summary stands for earlier turns.
-CONTINUATION: Final[tuple[re.Pattern[str], ...]] = tuple(
-    re.compile(p)
-    for p in (
-        r"This session is being continued from a previous conversation",
-        r"Another language model started to solve this problem and produced a summary",
-        r"<(conversation-summary|summary)>",
-        r"The conversation history before this point was compacted",
-    )
+CONTINUATION: Final[tuple[str, ...]] = (
+    "This session is being continued from a previous conversation",
+    "Another language model started to solve this problem and produced a summary",
+    "<conversation-summary>",
+    "<summary>",
+    "The conversation history before this point was compacted",
 )
 #: The same in other words, at the very start of the text only.
+_CONTINUED_NOUNS: Final = ("conversation", "session", "history", "context")
 _CONTINUED_WORDS: Final = re.compile(
-    r"(?i)\b(conversation|session|history|context)\b.{0,60}\b(replaced|continued|compacted|summari[sz]ed)\b"
+    rf"\b({'|'.join(_CONTINUED_NOUNS)})\b.{{0,60}}\b(replaced|continued|compacted|summari[sz]ed)\b"
 )
 
 #: Last user text of a call that asks for such a summary.
-SUMMARY_REQUEST: Final[tuple[re.Pattern[str], ...]] = tuple(
-    re.compile(p)
-    for p in (
-        r"Your task is to create a detailed summary of the conversation",
-        r"You are performing a CONTEXT CHECKPOINT COMPACTION",
-        r"Provide a detailed prompt for continuing our conversation above",
-        r"CRITICAL: Respond with TEXT ONLY\. Do NOT call any tools",
-    )
+SUMMARY_REQUEST: Final[tuple[str, ...]] = (
+    "Your task is to create a detailed summary of the conversation",
+    "You are performing a CONTEXT CHECKPOINT COMPACTION",
+    "Provide a detailed prompt for continuing our conversation above",
+    "CRITICAL: Respond with TEXT ONLY. Do NOT call any tools",
 )
-
 #: The same in other words: counts only without tools on offer and in a text long enough to instruct.
 _SUMMARY_WORDS: Final = re.compile(
     r"(?i)\b(summary|summari[sz]e|compact)\b.{0,120}\b(conversation|history|session|context)\b", re.DOTALL
@@ -109,18 +104,24 @@ def is_injected(text: str) -> bool:
     return not rest or any(p.fullmatch(rest) for p in INJECTED)
 
 
-def _matches(patterns: Sequence[re.Pattern[str]], text: str) -> bool:
-    return any(p.search(text[:2000]) or p.search(text[-4000:]) for p in patterns)
+def _names(wordings: Sequence[str], text: str) -> bool:
+    """Return whether head or tail of *text* has one of *wordings*; plain search, for it runs often."""
+    head, tail = text[:2000], text[-4000:]
+    return any(wording in head or wording in tail for wording in wordings)
 
 
 def is_continuation(text: str) -> bool:
     """Return whether the first text of a conversation is a summary that stands for earlier turns."""
-    return _matches(CONTINUATION, text) or _CONTINUED_WORDS.search(text[:200]) is not None
+    if _names(CONTINUATION, text):
+        return True
+    # Every conversation's first text comes here, and the expression is a hundred times the plain search.
+    head = text[:200].lower()
+    return any(noun in head for noun in _CONTINUED_NOUNS) and _CONTINUED_WORDS.search(head) is not None
 
 
 def asks_for_summary(text: str, *, offers_tools: bool) -> bool:
     """Return whether the last human-role text of a request asks for a summary of the conversation."""
-    if _matches(SUMMARY_REQUEST, text):
+    if _names(SUMMARY_REQUEST, text):
         return True
     return (
         not offers_tools and len(text) > _SUMMARY_MIN_CHARS and _SUMMARY_WORDS.search(text[:400]) is not None

@@ -135,6 +135,9 @@ def run(
         bool, typer.Option("--offline", help="Read no stream and no database; build from the lake.")
     ] = False,
     build: Annotated[bool, typer.Option("--build/--no-build", help="Build facts and marts.")] = True,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be read, built and repaired; change nothing.")
+    ] = False,
     config: Config = None,
     lake: LakeRoot = None,
     form: Form = None,
@@ -144,6 +147,12 @@ def run(
 
     settings = loaded(config, lake).settings
     first, last = day(since, "--since"), day(until, "--until")
+    if dry_run:
+        found = workflow.preview(settings, since=first, until=last, offline=offline, build=build)
+        write_rows([step.as_dict() for step in found.steps], form)
+        for sentence in found.sentences():
+            say(sentence)
+        return
     with stop_signal() as stop, progress("Running", enabled=Wanted.progress) as show:
         outcome = workflow.run(
             settings, since=first, until=last, offline=offline, build=build, show=show, stop=stop

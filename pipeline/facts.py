@@ -32,6 +32,8 @@ _WRITTEN: Final = {
 }
 #: Relations that have a file wherever calls have one, if without a row, so that their columns are known.
 _WITH_CALLS: Final = frozenset({"fct_turn", "fct_session"})
+#: Rows of calls that a thread gathers before it writes them: half a row group.
+_ROWS_AT_ONCE: Final = 61_440
 #: Audits over all calls of a day, whichever bucket they were in.
 _OF_DAYS: Final = ("call_id_shared",)
 
@@ -54,18 +56,26 @@ def build(
     audits: list[models.Audit] = []
     # The models name the wide side of a join first and the side to look up second.
     con.execute("SET disabled_optimizers = 'build_side_probe_side'")
+    # Calls come day by day: rows kept for longer, to be written by day later, cost memory and a second look.
+    con.execute(f"SET partitioned_write_flush_threshold = {_ROWS_AT_ONCE}")
     steps = (*models.STAGING, *models.FACTS)
     run = secrets.token_hex(6)
     try:
         with staging.buckets(con, lake, reach, limits) as every:
-            for number, count in every:
+            for bucket in every:
+                number, count = bucket.number, bucket.count
                 part = f"part-{run}-{number:03d}"
                 for step, name in enumerate(steps):
                     report(name, number * len(steps) + step, count * len(steps))
                     if name == "fct_call":
+                        bucket.bind_all(con)
                         calls = _write_calls(con, lake, reach, part, values)
+                        bucket.bind_kept(con)
                     else:
                         models.run(con, (name,), values)
+                    if name == "stg_record":  # the last model but calls that reads all columns
+                        bucket.keep(con)
+                        bucket.bind_kept(con)
                 report("facts", number, count)
                 _write(con, lake, reach, part, wanted, aside)
                 report("audits", number, count)
@@ -82,6 +92,7 @@ def build(
         days += [d for d in others if wanted(d) and _mend(con, lake, d, aside, f"part-{run}-old")]
     finally:
         con.execute("SET disabled_optimizers = ''")
+        con.execute("RESET partitioned_write_flush_threshold")
         for paths in aside.values():
             for path in paths:
                 path.unlink(missing_ok=True)
@@ -185,9 +196,10 @@ def _write(
                 f"DELETE FROM {relation} WHERE session_key NOT IN (SELECT session_key FROM reach_session)"
             )
     found = con.execute("SELECT DISTINCT start_date FROM fct_call ORDER BY start_date").fetchall()
+    empty = con.execute(f"SELECT 1 FROM ({binding.OTHER_POTENTIAL}) LIMIT 1").fetchone() is None
     for relation, query in _WRITTEN.items():
         for (day,) in found:
-            if not query or not wanted(day):
+            if not query or not wanted(day) or (relation == "fct_potential" and empty):
                 continue
             of_day = f"SELECT * FROM ({query}) WHERE start_date = DATE '{day.isoformat()}'"
             path = Lake(lake).write_aside(

@@ -91,6 +91,15 @@ def publish(
     return made, tuple(stale)
 
 
+def stale(
+    con: duckdb.DuckDBPyConnection, lake: Path, settings: parameters.Conventions, known: dict[str, str]
+) -> set[date]:
+    """Return the days whose parts are not what *known* says, over the facts as they stand."""
+    listing, conventions = _Listing(lake), manifest.mart_conventions(settings)
+    windows = parts(con, lake, settings)
+    return {d for d, w in windows.items() if known.get(d.isoformat()) != _made_of(listing, conventions, w)}
+
+
 class _Listing:
     """Sizes and times of the files of days: parts overlap, and every day is listed once for all of them."""
 
@@ -114,7 +123,7 @@ def _made_of(listing: _Listing, conventions: str, window: parameters.Window) -> 
     """A digest of everything that a part depends on."""
     stamps = listing.of("raw/metrics", _metric_days(window))
     for folder in binding.FACTS.values():
-        stamps |= listing.of(folder, _fact_days(window))
+        stamps |= listing.of(folder, fact_days(window))
     return manifest.digest((conventions, window, *sorted(stamps.items())))
 
 
@@ -123,7 +132,8 @@ def _core_days(window: parameters.Window) -> list[date]:
     return [window.start.date() + n * _DAY for n in range((last - window.start.date()).days + 1)]
 
 
-def _fact_days(window: parameters.Window) -> list[date]:
+def fact_days(window: parameters.Window) -> list[date]:
+    """Return the UTC days whose facts the part of *window* reads."""
     core = _core_days(window)
     first = core[0] - LOOK_BACK
     return [first + n * _DAY for n in range((core[-1] - first).days + 2)]
@@ -191,7 +201,7 @@ def _bind(con: duckdb.DuckDBPyConnection, lake: Path, window: parameters.Window)
     Calls of its days stay in their files: marts read few columns of them each, and a copy of all would cost
     more than reading them again. Calls beside its days are few, out of large files, and are copied.
     """
-    days, core = _fact_days(window), _core_days(window)
+    days, core = fact_days(window), _core_days(window)
     inside = binding.files(lake, binding.FACTS["fct_call"], core)
     outside = binding.files(lake, binding.FACTS["fct_call"], set(days) - set(core))
     stored = {
@@ -201,7 +211,7 @@ def _bind(con: duckdb.DuckDBPyConnection, lake: Path, window: parameters.Window)
         ).fetchall()
     }
     bare = not binding.files(lake, "raw/metrics", _metric_days(window))
-    wide = _words(n for n in needed() if not (_of_window(n) or (bare and n in _WITHOUT_POWER))) | _ALWAYS
+    wide = _words(n for n in needed() if looks_beside(n) and not (bare and n in _WITHOUT_POWER)) | _ALWAYS
     columns = [c for c in stored if c in _words(needed()) | _ALWAYS]
     names = ", ".join(columns)
     start = f"TIMESTAMP '{window.start.isoformat(sep=' ')}'"
@@ -247,10 +257,10 @@ def _words(names: Iterable[str]) -> set[str]:
     return {w for n in names for w in re.findall(r"\w+", _COMMENT.sub("", models.load(n).sql))}
 
 
-def _of_window(name: str) -> bool:
-    """Whether a mart reads calls of its window alone, or none, so that others need not be there."""
+def looks_beside(name: str) -> bool:
+    """Whether a mart reads calls beside its window, so that these must carry what it names."""
     sql = _COMMENT.sub("", models.load(name).sql)
-    return "fct_call" not in sql or _IN_WINDOW.search(sql) is not None
+    return "fct_call" in sql and _IN_WINDOW.search(sql) is None
 
 
 def _drop_others(lake: Path, days: Iterable[date]) -> None:
@@ -268,4 +278,4 @@ def _drop_others(lake: Path, days: Iterable[date]) -> None:
             path.rmdir()
 
 
-__all__ = ["LOOK_BACK", "needed", "parts", "publish"]
+__all__ = ["LOOK_BACK", "fact_days", "looks_beside", "needed", "parts", "publish", "stale"]

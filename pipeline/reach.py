@@ -60,25 +60,34 @@ def everything(con: duckdb.DuckDBPyConnection, lake: Path) -> Reach:
     return Reach(frozenset(days))
 
 
-def of(con: duckdb.DuckDBPyConnection, lake: Path, names: Iterable[str]) -> Reach:
-    """Return the reach of new or changed raw files, and list the sessions of their days."""
+def of(con: duckdb.DuckDBPyConnection, lake: Path, names: Iterable[str], *, index: bool = True) -> Reach:
+    """Return the reach of new or changed raw files, and list the sessions of their days.
+
+    Without *index* the lists are looked through as they would be, and the lake stays as it is.
+    """
     events: set[date] = set()
     rows: set[date] = set()
     for name in names:
         (rows if name.startswith("raw/spend_logs") else events).add(binding.day_of(Path(name)))
-    _index(con, lake, events | rows)
+    if index:
+        _index(con, lake, events | rows)
     # A ledger row may lie on the day after its call started.
     whole = events | rows | {d - _DAY for d in rows}
     near = {d + n * _DAY for d in whole for n in (-1, 1)} - whole
     con.execute("CREATE OR REPLACE TEMP TABLE reach_session (session_key VARCHAR)")
     inside: list[Path] = []
     outside: list[Path] = []
+    anew = set() if index else events | rows
     for path in binding.files(lake, INDEX):
-        (inside if binding.day_of(path) in whole else outside).append(path)
+        if binding.day_of(path) not in anew:
+            (inside if binding.day_of(path) in whole else outside).append(path)
     repaired: set[date] = set()
-    if inside:
-        con.execute(f"INSERT INTO reach_session SELECT DISTINCT session_key FROM {binding.parquet(inside)}")
-    if inside and outside:
+    sessions = [f"SELECT session_key FROM {binding.parquet(inside)}"] if inside else []
+    sessions += [query for day in sorted(anew) if (query := _sessions(lake, day))]
+    if sessions:
+        listed = " UNION ALL ".join(sessions)
+        con.execute(f"INSERT INTO reach_session SELECT DISTINCT session_key FROM ({listed})")
+    if sessions and outside:
         found = con.execute(
             f"SELECT DISTINCT date FROM {binding.parquet(outside, with_day=True)} "
             "WHERE session_key IN (SELECT session_key FROM reach_session)"
@@ -96,14 +105,17 @@ def _raw_days(lake: Path) -> set[date]:
 def _index(con: duckdb.DuckDBPyConnection, lake: Path, days: Iterable[date]) -> None:
     """List the sessions of *days* anew."""
     for day in sorted(days):
-        parts = []
-        if events := binding.files(lake, "raw/events", [day]):
-            parts.append(f"SELECT session_key FROM {binding.parquet(events)}")
-        if rows := binding.files(lake, "raw/spend_logs", [day]):
-            parts.append(f"SELECT {ROW_SESSION} AS session_key FROM {binding.parquet(rows)}")
-        folder = Path(INDEX) / f"date={day.isoformat()}"
-        query = (
-            f"SELECT DISTINCT session_key FROM ({' UNION ALL '.join(parts)}) WHERE session_key IS NOT NULL"
-        )
-        if parts:
-            Lake(lake).write(con, query, folder / "sessions.parquet")
+        if query := _sessions(lake, day):
+            Lake(lake).write(con, query, Path(INDEX) / f"date={day.isoformat()}" / "sessions.parquet")
+
+
+def _sessions(lake: Path, day: date) -> str:
+    """The query of the sessions of a day's raw records; empty where there are none."""
+    parts = []
+    if events := binding.files(lake, "raw/events", [day]):
+        parts.append(f"SELECT session_key FROM {binding.parquet(events)}")
+    if rows := binding.files(lake, "raw/spend_logs", [day]):
+        parts.append(f"SELECT {ROW_SESSION} AS session_key FROM {binding.parquet(rows)}")
+    if not parts:
+        return ""
+    return f"SELECT DISTINCT session_key FROM ({' UNION ALL '.join(parts)}) WHERE session_key IS NOT NULL"

@@ -1,8 +1,9 @@
 """Raw records in buckets, so that no window function ever sorts the whole history.
 
-Records of one session meet in one bucket, whatever day they lie on; so do an event and its ledger rows. A
-small run has a single bucket and reads the raw files as they are. A large one writes the columns that the
-models read, once, into the lake's folder for temporary files.
+Records of one session meet in one bucket, whatever day they lie on; so do an event and its ledger rows.
+Events are read from their files anew for every bucket, which costs less than a sorted copy of them; the few
+columns that most models read are kept in memory meanwhile. Ledger rows, whose session stands inside JSON, are
+copied once into the lake's folder for temporary files, bucket by bucket.
 """
 
 # ruff: noqa: S608 - relation names and columns are our own; paths are quoted; values are parameters
@@ -26,6 +27,14 @@ if TYPE_CHECKING:
 
 FOLDER: Final = ".spill"
 _RELATIONS: Final = ("raw_event", "raw_spend_log")
+#: Columns of events that more than one model or audit reads, kept in memory while a bucket is worked on. The
+#: others are read where calls are put together.
+_KEPT: Final = (
+    "event_id", "record_number", "outcome", "started_us", "ended_us", "duration_ms", "ttft_ms", "idle_ms",
+    "session_key", "agent_id", "turn_id", "call_index", "initiator", "compaction_hint", "service_key",
+    "key_alias", "team_id", "model_group", "litellm_call_id", "input_tokens", "prompt_bytes", "shared_bytes",
+    "prefix_steps", "error_class", "collected_at",
+)  # fmt: skip
 _ROW_EVENT: Final = ROW_SESSION.replace("session_key", "event_id")
 #: Name of a ledger row, as stg_row_match spells it.
 _ROW_KEY: Final = (
@@ -42,8 +51,8 @@ _TIED: Final = {
 
 
 _MEMORY_GIB: Final = 4.0
-#: Records of a bucket that fit that memory, with all columns.
-_BUCKET_RECORDS: Final = 600_000
+#: Records of a bucket that fit that memory.
+_BUCKET_RECORDS: Final = 2_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,20 +77,49 @@ class Limits:
         return max(0.5, self.memory_gib * 0.6)
 
 
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """One of *count* buckets: ``raw_spend_log`` is bound to its rows, ``raw_event`` to all of its columns."""
+
+    number: int
+    count: int
+    events: str
+
+    def bind_all(self, con: duckdb.DuckDBPyConnection) -> None:
+        """Bind ``raw_event`` to the events of the bucket, with every column."""
+        con.execute(f"CREATE OR REPLACE TEMP VIEW raw_event AS {self.events}")
+
+    def keep(self, con: duckdb.DuckDBPyConnection) -> None:
+        """Take the columns that are read again and again into memory."""
+        names = ", ".join(f'"{c}"' for c in _KEPT)
+        con.execute(f"CREATE OR REPLACE TEMP TABLE kept_event AS SELECT {names} FROM ({self.events})")
+
+    def bind_kept(self, con: duckdb.DuckDBPyConnection) -> None:
+        """Bind ``raw_event`` to what is kept; to read another column of it is an error."""
+        columns = binding.RAW["raw_event"][1] | {"record_number": "BIGINT"}
+        chosen = ", ".join(
+            f'"{name}"' if name in _KEPT else f"CAST(ERROR('{name} is not kept') AS {kind}) AS \"{name}\""
+            for name, kind in columns.items()
+        )
+        con.execute(f"CREATE OR REPLACE TEMP VIEW raw_event AS SELECT {chosen} FROM kept_event")
+
+
 @contextmanager
 def buckets(
     con: duckdb.DuckDBPyConnection, lake: Path, reach: Reach, limits: Limits
-) -> Iterator[Iterator[tuple[int, int]]]:
-    """Give the buckets of a run one after the other as (number, count), each with the raw relations bound.
+) -> Iterator[Iterator[Bucket]]:
+    """Give the buckets of a run one after the other, each with the raw relations bound.
 
     What was written for them is removed at the end.
     """
     _tie(con, lake, reach)
     count = max(1, -(-_records(con, lake, reach) // limits.bucket_records))
     if count == 1:
-        for relation in _RELATIONS:
-            con.execute(f"CREATE OR REPLACE TEMP VIEW {relation} AS {_query(lake, relation, reach)}")
-        yield iter([(0, 1)])
+        rows = _query(lake, "raw_spend_log", reach)
+        con.execute(f"CREATE OR REPLACE TEMP VIEW raw_spend_log AS {rows}")
+        bucket = Bucket(0, 1, _query(lake, "raw_event", reach))
+        bucket.bind_all(con)
+        yield iter([bucket])
         return
     folder = lake / FOLDER / "buckets"
     shutil.rmtree(folder, ignore_errors=True)
@@ -93,19 +131,29 @@ def buckets(
 
 def _written(
     con: duckdb.DuckDBPyConnection, lake: Path, reach: Reach, count: int, folder: Path
-) -> Iterator[tuple[int, int]]:
+) -> Iterator[Bucket]:
     _move(con, lake, reach)
-    for relation in _RELATIONS:
-        (folder / relation).mkdir(parents=True)
-        for day in reach.days:
-            _write_day(con, lake, reach, relation, day, count, folder / relation)
+    folder.mkdir(parents=True)
+    for day in reach.days:
+        _write_rows(con, lake, reach, day, count, folder)
+    moved = con.execute("SELECT 1 FROM moved_event LIMIT 1").fetchone() is not None
+    every = _query(lake, "raw_event", reach)
     for number in range(count):
-        for relation in _RELATIONS:
-            paths = sorted((folder / relation / f"bucket={number}").glob("*.parquet"))
-            binding.bind_raw(con, relation, paths)
-        yield number, count
-        for relation in _RELATIONS:
-            shutil.rmtree(folder / relation / f"bucket={number}", ignore_errors=True)
+        place = folder / f"bucket={number}"
+        binding.bind_raw(con, "raw_spend_log", sorted(place.glob("*.parquet")))
+        if moved:
+            events = (
+                f"SELECT r.* FROM ({every}) AS r LEFT JOIN moved_event AS m ON m.event_id = r.event_id "
+                f"WHERE HASH(COALESCE(m.session_key, r.session_key, r.event_id)) % {count} = {number}"
+            )
+        else:
+            events = (
+                f"SELECT * FROM ({every}) WHERE HASH(COALESCE(session_key, event_id)) % {count} = {number}"
+            )
+        bucket = Bucket(number, count, events)
+        bucket.bind_all(con)
+        yield bucket
+        shutil.rmtree(place, ignore_errors=True)
 
 
 def _records(con: duckdb.DuckDBPyConnection, lake: Path, reach: Reach) -> int:
@@ -208,28 +256,20 @@ def _move(con: duckdb.DuckDBPyConnection, lake: Path, reach: Reach) -> None:
         con.execute(f"DROP {'VIEW' if name in models.VIEWS else 'TABLE'} {name}")
 
 
-def _write_day(
-    con: duckdb.DuckDBPyConnection,
-    lake: Path,
-    reach: Reach,
-    relation: str,
-    day: date,
-    count: int,
-    folder: Path,
+def _write_rows(
+    con: duckdb.DuckDBPyConnection, lake: Path, reach: Reach, day: date, count: int, folder: Path
 ) -> None:
+    """Copy the ledger rows of a day into the folders of their buckets."""
+    relation = "raw_spend_log"
     paths = binding.files(lake, binding.RAW[relation][0], [day])
     if not paths:
         return
     records = binding.raw_query(relation, paths, _TIED[relation] if day in reach.repaired else "")
-    if relation == "raw_event":
-        key = "COALESCE(m.session_key, r.session_key, r.event_id)"
-        join = "LEFT JOIN moved_event AS m ON m.event_id = r.event_id"
-    else:
-        key = f"COALESCE(m.session_key, {ROW_SESSION}, m.call_id, {_ROW_EVENT}, {_ROW_KEY})"
-        join = f"LEFT JOIN moved_row AS m ON m.row_key = {_ROW_KEY}"
+    key = f"COALESCE(m.session_key, {ROW_SESSION}, m.call_id, {_ROW_EVENT}, {_ROW_KEY})"
     columns = ", ".join(f'r."{c}"' for c in _columns(relation))
     con.execute(
-        f"COPY (SELECT {columns}, HASH({key}) % {count} AS bucket FROM ({records}) AS r {join}) "
+        f"COPY (SELECT {columns}, HASH({key}) % {count} AS bucket "
+        f"FROM ({records}) AS r LEFT JOIN moved_row AS m ON m.row_key = {_ROW_KEY}) "
         f"TO '{str(folder).replace(chr(39), chr(39) * 2)}' (FORMAT parquet, COMPRESSION lz4, "
         f"PARTITION_BY (bucket), OVERWRITE_OR_IGNORE, FILENAME_PATTERN '{day.isoformat()}-{{i}}')"
     )

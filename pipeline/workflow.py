@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import date, datetime
 from pathlib import Path
 from threading import Event
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import SecretStr
 
@@ -19,6 +19,9 @@ from pipeline.extract.redis_server import client
 from pipeline.lake import Lake, connect
 from pipeline.runlock import writer_lock
 from pipeline.settings import Settings
+
+if TYPE_CHECKING:
+    from pipeline.preview import Preview
 
 Show = Callable[[str], None]
 _COMPACTED: Final = ("raw/events", "raw/metrics", "rejects/events")
@@ -88,6 +91,35 @@ def run(
         if build and not stop.is_set():
             _build(settings, outcome, since, until, show)
     return outcome
+
+
+def preview(
+    settings: Settings, *, since: date | None, until: date | None, offline: bool, build: bool
+) -> Preview:
+    """Return what :func:`run` would do now; neither the lake nor a source is changed, and no lock is taken.
+
+    Raises:
+        UnreachableError: a configured source does not answer.
+    """
+    from pipeline import preview as previews
+    from pipeline.staging import Limits
+
+    lake = Lake(settings.lake)
+    steps: list[previews.Step] = []
+    if not offline and (settings.redis.url is not None or settings.database.url is not None):
+        from pipeline.extract import waiting
+
+        if settings.redis.url is not None:
+            found = waiting.entries(settings.redis)
+            steps.append(previews.Step("collect", "event stream", "read", found.why, records=found.records))
+        if settings.database.url is not None:
+            found = asyncio.run(waiting.rows(lake, settings, since=since, until=until))
+            steps.append(previews.Step("extract", "SpendLogs", "read", found.why, records=found.records))
+    if not build:
+        return previews.Preview(tuple(steps), 0)
+    limits = Limits.of(settings.memory_gib)
+    built = previews.of_lake(settings.lake, settings, since=since, until=until, limits=limits)
+    return previews.Preview((*steps, *built.steps), built.buckets)
 
 
 def with_secret(settings: Settings) -> Settings:

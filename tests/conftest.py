@@ -23,6 +23,13 @@ def in_continuous_integration() -> bool:
     return os.environ.get("CI", "").strip().lower() not in {"", "0", "false"}
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep the integration tests of a folder in one process: they share services that start for a minute."""
+    for item in items:
+        if item.get_closest_marker("integration") is not None:
+            item.add_marker(pytest.mark.xdist_group(item.path.parent.name))
+
+
 def _skipped(config: pytest.Config) -> Iterator[str]:
     """Yield a line for each skipped test or module of the whole run, whichever process ran it."""
     reporter = config.pluginmanager.get_plugin("terminalreporter")

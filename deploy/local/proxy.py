@@ -23,6 +23,12 @@ from deploy.local.services import free_port
 START_TIMEOUT_S = 300.0  # a first start without compiled bytecode on a small machine
 STOP_GRACE_S = 45.0  # open requests, then the queued spend rows
 
+# Before this version CPython collects cycles in the middle of setting a context variable, and crashes (memory
+# is read after it was freed) when a finaliser sets one too: python/cpython issue 148891. LiteLLM's stream
+# wrapper has such a finaliser, so a busy proxy dies with a segmentation fault once in some ten thousand
+# requests. A proxy for a demo or a test lives for minutes and does without the collector.
+CYCLES_COLLECTED_SAFELY = (3, 12)
+
 # Not handed on: the first makes every start compile everything again; the others are set by us or would
 # point the proxy at somebody else's database or settings.
 NOT_INHERITED = frozenset(
@@ -243,6 +249,8 @@ class ProxyService:
             environment |= {"DATABASE_URL": self.database_url, "DISABLE_SCHEMA_UPDATE": "true"}
         if self.redis_url is not None:
             environment |= redis_variables(self.redis_url)
+        if sys.version_info < CYCLES_COLLECTED_SAFELY:
+            environment.setdefault("PYTHON_GC_THRESHOLD", "0,0,0")
         environment |= self._env
         self.master_key = environment["LITELLM_MASTER_KEY"]
         return environment

@@ -8,33 +8,32 @@ file is rewritten without the older copy and renamed over the old one, so a run 
 from __future__ import annotations
 
 import asyncio
-import csv
 from collections import Counter
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
-from typing import IO, TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from gateway_plugin.hashing import Hasher
 from pipeline.extract.database import connection, split_url, transaction
-from pipeline.extract.spend_page import SpendPages, buffer, key_of
+from pipeline.extract.spend_page import Page, SpendPages
 from pipeline.extract.spend_query import SpendQuery, build
 from pipeline.extract.spend_row import RowReader
 from pipeline.extract.spend_staging import SpendStaging
+from pipeline.extract.spend_stream import SpendStream
 from pipeline.lake import Lake, connect
 from pipeline.settings import Settings
 
 if TYPE_CHECKING:
     import asyncpg
 
-# One row's metadata can exceed the reader's default limit of 128 KiB a field.
-csv.field_size_limit(16 * 1024 * 1024)
-
 STATE: Final = "spend_logs"
 _OLDEST: Final = datetime(2020, 1, 1)
 #: Rows staged in memory before the dates they touch are rewritten.
 _FLUSH_ROWS: Final = 200_000
+#: Pages that wait in memory while others are worked on.
+_AHEAD: Final = 2
 
 
 @dataclass(slots=True)
@@ -105,32 +104,23 @@ async def extract(
             )
         if not query.keyed:
             report.notices.append("SpendLogs keeps times as text: the whole table is read on every run.")
-        with connect() as con:
-            staging = SpendStaging(con, lake, now)
-            pages = SpendPages(con, staging, reader)
-            coming = asyncio.ensure_future(_page(database, settings, query, low, high, None))
-            try:
-                while True:
-                    with await coming as page:
-                        count, keys = await asyncio.to_thread(pages.load, page)
-                    if not count:
-                        break
-                    after = key_of(keys, keyed=query.keyed)
-                    # The database sends the next page while this one is worked on.
-                    coming = asyncio.ensure_future(_page(database, settings, query, low, high, after))
-                    await asyncio.to_thread(pages.stage)
-                    report.rows_read += count
-                    if isinstance(after, tuple) and moves:
-                        mark = max(mark or after, after)
-                    if staging.rows >= _FLUSH_ROWS:
-                        await asyncio.to_thread(_flush, lake, staging, report, mark, now)
-                    progress(report)
-            finally:
-                await _settle(coming)
-            _flush(lake, staging, report, mark, now)
-        if query.bounds:
-            async with transaction(database, settings):
-                outside = await database.fetchval(query.bounds, _OLDEST, now + timedelta(days=1))
+    with connect() as con, SpendStream(settings.database) as stream:
+        staging = SpendStaging(con, lake, now)
+        pages = SpendPages(con, staging, reader)
+        async with _reading(stream, pages, query, low, high) as coming:
+            while page := await coming():
+                await asyncio.to_thread(pages.stage, page)
+                report.rows_read += page.rows
+                if isinstance(page.key, tuple) and moves:
+                    mark = max(mark or page.key, page.key)
+                if staging.rows >= _FLUSH_ROWS:
+                    await asyncio.to_thread(_flush, lake, staging, report, mark, now)
+                progress(report)
+        _flush(lake, staging, report, mark, now)
+        if counting := query.outside(_OLDEST, now + timedelta(days=1)):
+            with stream.rows(counting) as counted:
+                con.register("counted", counted)
+                (outside,) = con.execute("SELECT n FROM counted").fetchone() or (0,)
             if outside:
                 report.rejected["start_time out of range"] += outside
     report.repaired += reader.repairs
@@ -162,11 +152,49 @@ def _flush(
     lake.write_state(STATE, state)
 
 
-async def _settle(coming: asyncio.Future[IO[bytes]]) -> None:
-    """End a request for a page that nobody waits for any more."""
-    coming.cancel()
-    with suppress(asyncio.CancelledError, Exception):
-        (await coming).close()
+@asynccontextmanager
+async def _reading(
+    stream: SpendStream, pages: SpendPages, query: SpendQuery, low: datetime, high: datetime
+) -> AsyncIterator[Callable[[], Awaitable[Page | None]]]:
+    """Read pages ahead while others are worked on; give a function that waits for one, None at the end."""
+    ready: asyncio.Queue[Page | Exception | None] = asyncio.Queue(_AHEAD)
+    loading: asyncio.Future[Page] | None = None
+
+    def load(after: tuple[datetime, str] | str | None) -> Page:
+        with stream.rows(query.page(low, high, after)) as rows:
+            return pages.load(rows)
+
+    async def read() -> None:
+        nonlocal loading
+        after: tuple[datetime, str] | str | None = None
+        try:
+            while True:
+                loading = asyncio.ensure_future(asyncio.to_thread(load, after))
+                page = await asyncio.shield(loading)
+                if not page.rows:
+                    break
+                await ready.put(page)
+                after = page.key
+        except Exception as error:  # noqa: BLE001 - told to whoever waits for the page
+            await ready.put(error)
+        else:
+            await ready.put(None)
+
+    async def following() -> Page | None:
+        page = await ready.get()
+        if isinstance(page, Exception):
+            raise page
+        return page
+
+    reading = asyncio.ensure_future(read())
+    try:
+        yield following
+    finally:
+        reading.cancel()
+        if loading and not loading.done():  # a thread works with the connection: it must end first
+            stream.cancel()
+            await asyncio.wait({loading})
+            loading.exception()  # that it was cancelled is no news
 
 
 async def discover(database: asyncpg.Connection, settings: Settings) -> SpendQuery:
@@ -182,28 +210,3 @@ async def discover(database: asyncpg.Connection, settings: Settings) -> SpendQue
             table,
         )
     return build(schema, table, {r[0]: r[1] for r in found}, settings.database.page_rows)
-
-
-async def _page(
-    database: asyncpg.Connection,
-    settings: Settings,
-    query: SpendQuery,
-    low: datetime,
-    high: datetime,
-    after: tuple[datetime, str] | str | None,
-) -> IO[bytes]:
-    """One page of rows as CSV: it still holds raw identities, so it goes into no named file."""
-    statement = query.first_page if after is None else query.page
-    arguments: tuple[Any, ...]
-    if after is None:
-        arguments = (low, high) if query.keyed else ()
-    else:
-        arguments = (after[0], high, after[1]) if isinstance(after, tuple) else (after,)
-    page = buffer()
-    try:
-        async with transaction(database, settings):
-            await database.copy_from_query(statement, *arguments, output=page, format="csv", encoding="utf8")
-    except BaseException:
-        page.close()
-        raise
-    return page

@@ -2,21 +2,20 @@
 
 :class:`pipeline.extract.spend_row.RowReader` says what a row means. Nearly all rows are plain: their JSON is
 an object of the expected types, their numbers are numbers. Those the engine reads a page at a time, with the
-same result; a row that is odd in any way goes to the reader. Raw identities stay in memory: the page is an
-anonymous file where the system has those, and only digests go further.
+same result; a row that is odd in any way goes to the reader. Raw identities stay in memory: only digests go
+further.
 """
 
 # ruff: noqa: S608 - columns come from closed lists; values travel as parameters
 
 from __future__ import annotations
 
-import csv
-import io
-import os
-import tempfile
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
-from typing import IO, TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final
+
+import orjson
 
 from gateway_plugin.event import FIELDS, ROW_FIELDS
 from pipeline.extract.identity_hash import person, safe_id, user_digest
@@ -26,21 +25,24 @@ from pipeline.extract.spend_staging import SpendStaging
 if TYPE_CHECKING:
     import duckdb
 
-#: Paths into the usage object; the engine looks them all up in one pass.
-_USAGE: Final = (
-    "$.prompt_tokens",
-    "$.completion_tokens",
-    "$.output_tokens",
-    "$.prompt_tokens_details",
-    "$.prompt_tokens_details.cached_tokens",
-    "$.prompt_tokens_details.cache_creation_tokens",
-    "$.prompt_tokens_details.cache_write_tokens",
-    "$.prompt_tokens_details.created_cache_tokens",
-    "$.cache_read_input_tokens",
-    "$.cache_creation_input_tokens",
-    "$.input_tokens_details",
+_DETAILS: Final = ("cached_tokens", "cache_creation_tokens", "cache_write_tokens", "created_cache_tokens")
+#: What is read in a usage object, as text, so that each spelling of a number can be told; in one pass.
+_USAGE: Final = {
+    "prompt_tokens": "VARCHAR",
+    "completion_tokens": "VARCHAR",
+    "output_tokens": "VARCHAR",
+    "cache_read_input_tokens": "VARCHAR",
+    "cache_creation_input_tokens": "VARCHAR",
+    "prompt_tokens_details": dict.fromkeys(_DETAILS, "VARCHAR"),
+    "input_tokens_details": "VARCHAR",
+}
+_NUMBERS: Final = (
+    *(f"u.{name}" for name in _USAGE if not name.endswith("_details")),
+    *(f"u.prompt_tokens_details.{name}" for name in _DETAILS),
+    "extra_cached",
+    "extra_written",
+    "attempted_retries",
 )
-_NUMBERS: Final = (0, 1, 2, 4, 5, 6, 7, 8, 9)
 #: Types of an object's values, as the engine names them, that fit a field of the contract.
 _FITTING: Final = {
     "str": {"VARCHAR"},
@@ -52,15 +54,25 @@ _FITTING: Final = {
 _TYPES: Final = {f.name: f.type for f in FIELDS}
 #: Types of the fields that a row may hold, in one pass; null where one is absent.
 _SHAPE: Final = "json_type(aw, [" + ", ".join(f"'$.{name}'" for name in ROW_FIELDS) + "])"
-_INTEGER: Final = "(0|[1-9][0-9]{0,14})"
 _LIMIT_BYTES: Final = 8192
+#: Identities and shapes remembered at most, about.
+_KNOWN: Final = 100_000
+_SAME_PERSON: Final = (
+    'p.end_user IS NOT DISTINCT FROM j.end_user AND p.user_id IS NOT DISTINCT FROM j."user" '
+    "AND p.api_key IS NOT DISTINCT FROM j.api_key"
+)
 
 
-def buffer() -> IO[bytes]:
-    """Return an empty file for one page; where the system can, it has no name and lies in memory."""
-    if hasattr(os, "memfd_create"):
-        return os.fdopen(os.memfd_create("page"), "w+b")
-    return tempfile.TemporaryFile()  # the caller closes it
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A loaded page: its table, its number of rows, and the key after which the next one begins.
+
+    The key is the last row's start time and request id, or its request id alone where times are text.
+    """
+
+    table: str
+    rows: int
+    key: tuple[datetime, str] | str
 
 
 class SpendPages:
@@ -68,177 +80,160 @@ class SpendPages:
 
     def __init__(self, con: duckdb.DuckDBPyConnection, staging: SpendStaging, reader: RowReader) -> None:
         self._con = con
+        self._loading = con.cursor()  # loading a page and staging the one before happen at the same time
         self._staging = staging
         self._reader = reader
+        self._loaded = 0
         self._shapes: dict[tuple[int, int], bool] = {}
-        self._people: dict[tuple[str | None, str | None, str | None], str | None] = {}
-        self._sessions: dict[str, str | None] = {}
-        self._rows: list[list[str]] | None = None
+        con.execute(
+            "CREATE TEMP TABLE people "
+            "(end_user VARCHAR, user_id VARCHAR, api_key VARCHAR, user_hash VARCHAR); "
+            "CREATE TEMP TABLE sessions (session_id VARCHAR, safe VARCHAR)"
+        )
 
-    def load(self, page: IO[bytes]) -> tuple[int, list[str]]:
-        """Take one page of CSV; return its number of rows and its last row's start time and request id."""
-        import duckdb
+    def load(self, stream: object) -> Page:
+        """Take the rows of an Arrow stream (columns ``SOURCE_COLUMNS``) and look into their JSON.
 
-        page.flush()
-        self._rows = None
+        One thread may load while another one stages.
+        """
+        con = self._loading
+        self._loaded += 1
+        table = f"page_{self._loaded}"
+        con.register("incoming", stream)
         try:
-            self._read(page)
-            found = self._con.execute(
-                "SELECT COUNT(*), ARG_MAX(start_time, rowid), ARG_MAX(request_id, rowid) FROM source"
-            ).fetchone()
-        except duckdb.Error:  # bytes that are no text, or a line beyond every limit: by hand
-            page.seek(0)
-            text = page.read().decode("utf-8", "replace")
-            self._rows = list(csv.reader(io.StringIO(text, newline="")))
-            last = self._rows[-1] if self._rows else []
-            keys = [last[SOURCE_COLUMNS.index(n)] for n in ("start_time", "request_id")] if last else []
-            return len(self._rows), keys
-        count, *keys = found or (0,)
-        return int(count), [str(k or "") for k in keys]
+            types = {name: kind for name, kind, *_ in con.execute("DESCRIBE incoming").fetchall()}
+            # An empty text means nothing.
+            named = ", ".join(
+                f'nullif("{name}", \'\') AS "{name}"' if types[name] == "VARCHAR" else f'"{name}"'
+                for name in SOURCE_COLUMNS
+            )
+            con.execute(
+                f"""CREATE TABLE {table} AS SELECT {named}, TRY(hash({_SHAPE})) AS shape,
+                  TRY(len(json_keys(aw))) AS members,
+                  TRY(json_transform(usage, '{orjson.dumps(_USAGE).decode()}')) AS u FROM incoming"""
+            )
+        finally:
+            con.unregister("incoming")
+        found = con.execute(
+            f"SELECT COUNT(*), ARG_MAX(start_time, rowid), ARG_MAX(request_id, rowid) FROM {table}"
+        ).fetchone()
+        count, start, last = found or (0, None, None)
+        return Page(table, int(count), (start, last or "") if isinstance(start, datetime) else last or "")
 
-    def stage(self) -> None:
-        """Hash the identities of the loaded page and hand its rows to the staging."""
-        if self._rows is not None:
-            self._staging.add([self._reader.read(row) for row in self._rows])
-            return
+    def stage(self, page: Page) -> None:
+        """Hash the identities of a loaded page and hand its rows to the staging."""
         con = self._con
-        self._look()
-        plain = self._plain() if self._reader.hasher else "FALSE"  # without a secret each row is counted
-        con.execute(f"CREATE OR REPLACE TEMP TABLE odd AS SELECT n FROM seen WHERE ({plain}) IS NOT TRUE")
-        named = ", ".join(f'"{name}"' for name in SOURCE_COLUMNS)
-        odd = con.execute(f"SELECT {named} FROM seen WHERE n IN (SELECT n FROM odd) ORDER BY n").fetchall()
-        rest = " WHERE n NOT IN (SELECT n FROM odd)" if odd else ""
-        con.execute(f"CREATE OR REPLACE TEMP VIEW plain AS SELECT * FROM seen{rest}")
-        self._identify()
-        con.execute(f"CREATE OR REPLACE TEMP TABLE page AS {_PLAIN_ROWS}")
-        self._staging.insert()
+        self._learn(page.table)
+        plain = _PLAIN if self._reader.hasher else "FALSE"  # without a secret each row is counted
+        con.execute(
+            f"CREATE OR REPLACE TEMP TABLE odd AS SELECT rowid AS n FROM {page.table} "
+            f"WHERE ({plain}) IS NOT TRUE"
+        )
+        named = ", ".join(f'CAST("{name}" AS VARCHAR)' for name in SOURCE_COLUMNS)
+        odd = con.execute(
+            f"SELECT {named} FROM {page.table} WHERE rowid IN (SELECT n FROM odd) ORDER BY rowid"
+        ).fetchall()
         if odd:
+            con.execute(f"DELETE FROM {page.table} WHERE rowid IN (SELECT n FROM odd)")
             self._staging.add([self._reader.read(row) for row in odd])
+        self._identify(page.table)
+        self._staging.attach(page.table, page.rows - len(odd), _PLAIN_ROWS, _IDENTIFIED)
 
-    def _read(self, page: IO[bytes]) -> None:
-        listed = ", ".join(f"'{name}': 'VARCHAR'" for name in SOURCE_COLUMNS)
-        self._con.execute(
-            f"""CREATE OR REPLACE TEMP TABLE source AS SELECT * FROM read_csv(?, header = false,
-            auto_detect = false, columns = {{{listed}}}, delim = ',', quote = '"', escape = '"', nullstr = '',
-            new_line = '\\n', parallel = false, max_line_size = 4000000)""",
-            [f"/dev/fd/{page.fileno()}"],
-        )
-
-    def _look(self) -> None:
-        paths = ", ".join(f"'{p}'" for p in _USAGE)
-        self._con.execute(
-            f"""CREATE OR REPLACE TEMP TABLE derived AS SELECT
-              CASE WHEN json_valid(aw) THEN hash({_SHAPE}) END AS shape,
-              CASE WHEN json_valid(aw) THEN len(json_keys(aw)) END AS members,
-              CASE WHEN json_valid(usage) THEN json_type(usage, [{paths}]) END AS kinds,
-              CASE WHEN json_valid(usage) THEN json_extract_string(usage, [{paths}]) END AS found
-            FROM source"""
-        )
-        self._con.execute(
-            "CREATE OR REPLACE TEMP VIEW seen AS "
-            "SELECT source.*, derived.*, source.rowid AS n FROM source POSITIONAL JOIN derived"
-        )
-
-    def _plain(self) -> str:
-        """Return the condition under which a row means what the engine reads in it."""
-        present = self._con.execute(
-            "SELECT DISTINCT shape, members FROM derived WHERE shape IS NOT NULL AND members IS NOT NULL"
+    def _learn(self, table: str) -> None:
+        """Judge the shapes of objects that this page is the first to have."""
+        con = self._con
+        if len(self._shapes) > _KNOWN:
+            self._shapes.clear()
+        present = con.execute(
+            f"SELECT DISTINCT shape, members FROM {table} WHERE shape IS NOT NULL AND members IS NOT NULL"
         ).fetchall()
         if fresh := [key for key in present if key not in self._shapes]:
-            kinds = self._con.execute(
-                f"SELECT shape, members, ANY_VALUE({_SHAPE}) FROM seen WHERE shape IN "
+            kinds = con.execute(
+                f"SELECT shape, members, ANY_VALUE({_SHAPE}) FROM {table} WHERE shape IN "
                 "(SELECT UNNEST(?::UBIGINT[])) GROUP BY shape, members",
                 [[shape for shape, _ in fresh]],
             ).fetchall()
             self._shapes |= {(shape, members): _fits(kind, members) for shape, members, kind in kinds}
-        good = [key for key, fits in self._shapes.items() if fits]
-        self._con.execute(
+        good = [key for key in present if self._shapes[key]]
+        con.execute(
             "CREATE OR REPLACE TEMP TABLE good_shape AS SELECT UNNEST(?::UBIGINT[]) AS shape, "
             "UNNEST(?::BIGINT[]) AS members",
             [[shape for shape, _ in good], [members for _, members in good]],
         )
-        numbers = " AND ".join(
-            f"(kinds[{n + 1}] IS NULL OR kinds[{n + 1}] = 'NULL' OR (kinds[{n + 1}] = 'UBIGINT' "
-            f"AND length(found[{n + 1}]) <= 15))"
-            for n in _NUMBERS
-        )
-        texts = " AND ".join(
-            f"({name} IS NULL OR regexp_full_match({name}, '{pattern}'))"
-            for name, pattern in (
-                ("extra_cached", _INTEGER),
-                ("extra_written", _INTEGER),
-                ("attempted_retries", _INTEGER),
-                ("error_class", "[A-Za-z_][A-Za-z0-9_.]{0,127}"),
-                ("error_code", r"[A-Za-z0-9_.\-]{1,64}"),
-            )
-        )
-        return f"""metadata_text IS NULL
-          AND (aw IS NULL OR (strlen(aw) <= {_LIMIT_BYTES}
-            AND (shape, members) IN (SELECT (shape, members) FROM good_shape)))
-          AND (usage IS NULL OR (kinds[1] = 'UBIGINT' AND {numbers}
-            AND (kinds[4] IS NULL OR kinds[4] IN ('OBJECT', 'NULL'))
-            AND (kinds[11] IS NULL OR kinds[11] = 'NULL')
-            AND COALESCE({_READ} <= CAST({_at(0)} AS BIGINT), TRUE)))
-          AND {texts}"""
 
-    def _identify(self) -> None:
-        """Map the page's distinct identities to digests."""
+    def _identify(self, table: str) -> None:
+        """Map the identities that are new to digests."""
         reader, con = self._reader, self._con
-        people = con.execute('SELECT DISTINCT end_user, "user", api_key FROM plain').fetchall()
-        sessions = con.execute(
-            "SELECT DISTINCT session_id FROM plain WHERE session_id IS NOT NULL"
+        if not self._staging.rows:  # nothing refers to them
+            for memory in ("people", "sessions"):
+                con.execute(f"DELETE FROM {memory} WHERE (SELECT COUNT(*) FROM {memory}) > {_KNOWN}")
+        people = con.execute(
+            f"""SELECT DISTINCT end_user, "user", api_key FROM {table} AS j
+            WHERE NOT EXISTS (FROM people AS p WHERE {_SAME_PERSON})"""
         ).fetchall()
-        self._trim()
-        for key in people:
-            if key not in self._people:
-                values = dict(zip(("end_user", "user_id", "key"), key, strict=True))
-                value = person(values, reader.precedence)
-                told = reader.hasher is not None and value is not None
-                self._people[key] = user_digest(reader.hasher, value) if told else None  # type: ignore[arg-type]
-        for (session,) in sessions:
-            if session not in self._sessions:
-                self._sessions[session] = safe_id(reader.hasher, session)
-        _table(
+        sessions = con.execute(
+            f"SELECT DISTINCT session_id FROM {table} AS j WHERE session_id IS NOT NULL "
+            "AND NOT EXISTS (FROM sessions AS s WHERE s.session_id = j.session_id)"
+        ).fetchall()
+        _insert(
             con,
             "people",
             ("end_user", "user_id", "api_key", "user_hash"),
-            [(*key, self._people[key]) for key in people],
+            [(*key, self._digest(*key)) for key in people],
         )
-        _table(con, "sessions", ("session_id", "safe"), [(s, self._sessions[s]) for (s,) in sessions])
+        _insert(
+            con,
+            "sessions",
+            ("session_id", "safe"),
+            [(session, safe_id(reader.hasher, session)) for (session,) in sessions],
+        )
 
-    def _trim(self) -> None:
-        for memory in (self._people, self._sessions, self._shapes):
-            if len(memory) > 100_000:
-                memory.clear()
-
-
-def _at(number: int) -> str:
-    return f"CASE WHEN kinds[{number + 1}] = 'UBIGINT' THEN found[{number + 1}] END"
+    def _digest(self, end_user: str | None, user_id: str | None, key: str | None) -> str | None:
+        reader = self._reader
+        value = person({"end_user": end_user, "user_id": user_id, "key": key}, reader.precedence)
+        return user_digest(reader.hasher, value) if reader.hasher and value is not None else None
 
 
 def _either(*expressions: str) -> str:
     return f"COALESCE({', '.join(expressions)})"
 
 
-_READ: Final = f"CAST({_either(_at(4), _at(8), 'extra_cached')} AS BIGINT)"
+_READ: Final = _either("u.prompt_tokens_details.cached_tokens", "u.cache_read_input_tokens", "extra_cached")
+#: The condition under which a row means what the engine reads in it.
+_PLAIN: Final = f"""metadata_text IS NULL
+  AND (aw IS NULL OR (strlen(aw) <= {_LIMIT_BYTES}
+    AND (shape, members) IN (SELECT (shape, members) FROM good_shape)))
+  AND (usage IS NULL OR (u.prompt_tokens IS NOT NULL AND u.input_tokens_details IS NULL))
+  AND {" AND ".join(
+      f"({name} IS NULL OR (strlen({name}) <= 15 AND CAST(TRY_CAST({name} AS UBIGINT) AS VARCHAR) = {name}))"
+      for name in _NUMBERS
+  )}
+  AND COALESCE(TRY_CAST({_READ} AS BIGINT) <= TRY_CAST(u.prompt_tokens AS BIGINT), TRUE)
+  AND (error_class IS NULL OR regexp_full_match(error_class, '[A-Za-z_][A-Za-z0-9_.]{{0,127}}'))
+  AND (error_code IS NULL OR regexp_full_match(error_code, '[A-Za-z0-9_.\\-]{{1,64}}'))"""  # fmt: skip
 _DERIVED: Final = {
     "key_hash": "j.api_key",
-    "user_hash": "p.user_hash",
-    "row_session_id": "s.safe",
+    "user_hash": "NULL::VARCHAR",
+    "row_session_id": "NULL::VARCHAR",
     "cache_hit": "CASE lower(trim(j.cache_hit)) WHEN 'true' THEN 'true' WHEN 'false' THEN 'false' END",
-    "usage_input": _at(0),
-    "usage_cached": _either(_at(4), _at(8), "extra_cached"),
-    "usage_cache_write": _either(_at(5), _at(6), _at(7), _at(9), "extra_written"),
-    "usage_output": _either(_at(1), _at(2)),
-    "aw": "CAST(json(j.aw) AS VARCHAR)",
+    "usage_input": "u.prompt_tokens",
+    "usage_cached": _READ,
+    "usage_cache_write": _either(
+        *(f"u.prompt_tokens_details.{name}" for name in _DETAILS[1:]),
+        "u.cache_creation_input_tokens",
+        "extra_written",
+    ),
+    "usage_output": _either("u.completion_tokens", "u.output_tokens"),
 }
+#: What the engine reads in the plain rows of ``arrived``; digests are joined where a row is written.
 _PLAIN_ROWS: Final = (
     "SELECT "
     + ", ".join(f'{_DERIVED.get(name, f"j.{name}")} AS "{name}"' for name in TEXT_COLUMNS)
-    + """ FROM plain AS j
-    LEFT JOIN people AS p ON p.end_user IS NOT DISTINCT FROM j.end_user
-      AND p.user_id IS NOT DISTINCT FROM j."user" AND p.api_key IS NOT DISTINCT FROM j.api_key
-    LEFT JOIN sessions AS s ON s.session_id = j.session_id"""
+    + ', end_user, "user", session_id, api_key FROM arrived AS j'
+)
+_IDENTIFIED: Final = (
+    f"FROM {{relation}} AS j LEFT JOIN people AS p ON {_SAME_PERSON} "
+    "LEFT JOIN sessions AS s ON s.session_id = j.session_id"
 )
 
 
@@ -252,16 +247,10 @@ def _fits(kinds: Sequence[str | None], members: int) -> bool:
     )
 
 
-def _table(
+def _insert(
     con: duckdb.DuckDBPyConnection, name: str, columns: Sequence[str], rows: Sequence[Sequence[str | None]]
 ) -> None:
     chosen = ", ".join(f"UNNEST(CAST(${c} AS VARCHAR[])) AS {c}" for c in columns)
     con.execute(
-        f"CREATE OR REPLACE TEMP TABLE {name} AS SELECT {chosen}",
-        {c: [row[n] for row in rows] for n, c in enumerate(columns)},
+        f"INSERT INTO {name} SELECT {chosen}", {c: [row[n] for row in rows] for n, c in enumerate(columns)}
     )
-
-
-def key_of(keys: Sequence[str], *, keyed: bool) -> tuple[datetime, str] | str:
-    """Return the key after which the next page begins."""
-    return (datetime.fromisoformat(keys[0]), keys[1]) if keyed else keys[1]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Final
 
 from pipeline.errors import ConfigError
@@ -31,20 +32,21 @@ _TIMES: Final = {
     "end_time": "endTime",
     "completion_start_time": "completionStartTime",
 }
-#: Members of metadata that are read, and whether as text or as JSON.
-_MEMBERS: Final = {
-    "litellm_call_id": "text", "status": "text", "attempted_retries": "text", "usage_object": "json",
-    "additional_usage_values": "json", "error_information": "json", "spend_logs_metadata": "json",
-}  # fmt: skip
+#: Source column -> path into metadata.
 _PATHS: Final = {
-    "attempted_retries": "m.attempted_retries",
-    "error_class": "m.error_information #>> '{error_class}'",
-    "error_code": "m.error_information #>> '{error_code}'",
-    "extra_cached": "m.additional_usage_values #>> '{cache_read_input_tokens}'",
-    "extra_written": "m.additional_usage_values #>> '{cache_creation_input_tokens}'",
-    "usage": "m.usage_object #>> '{}'",
+    "attempted_retries": "{attempted_retries}",
+    "error_class": "{error_information,error_class}",
+    "error_code": "{error_information,error_code}",
+    "extra_cached": "{additional_usage_values,cache_read_input_tokens}",
+    "extra_written": "{additional_usage_values,cache_creation_input_tokens}",
+    "usage": "{usage_object}",
 }
 _REQUIRED: Final = ("request_id", "startTime")
+_EARLIEST: Final = "TIMESTAMP '1900-01-01'"
+#: Types of columns that travel as they are; everything else becomes text.
+_NUMBERS: Final = frozenset({"smallint", "integer", "bigint", "double precision"})
+#: Type of a time -> what makes it a time in UTC.
+_ZONES: Final = {"timestamp without time zone": "", "timestamp with time zone": " AT TIME ZONE 'UTC'"}
 _TEXT_TYPES: Final = frozenset({"text", "character varying", "character"})
 
 
@@ -53,15 +55,56 @@ def quote(identifier: str) -> str:
     return '"' + identifier.replace('"', '""') + '"'
 
 
+def literal(text: str) -> str:
+    """Write a text as an SQL literal, whatever ``standard_conforming_strings`` says."""
+    return "E'" + text.replace("\\", "\\\\").replace("'", "''") + "'::text"
+
+
 @dataclass(frozen=True, slots=True)
 class SpendQuery:
-    """Statements for one table layout, and what that layout lacks."""
+    """The statements for one table layout, and what that layout lacks.
 
-    page: str
-    first_page: str
-    bounds: str | None
+    COPY takes no parameters, so values become literals.
+    """
+
+    rows: str
+    place: str
+    zone: str
     missing: tuple[str, ...]
     keyed: bool
+    page_rows: int
+
+    def page(self, low: datetime, high: datetime, after: tuple[datetime, str] | str | None) -> str:
+        """Return the SELECT of one page.
+
+        Args:
+            low: rows from this instant (UTC) on; not used once *after* is known.
+            high: rows before this instant.
+            after: key of the last row of the page before; where times are text, its request id.
+        """
+        if not self.keyed:  # text times have no order we could trust: the whole table by its id
+            where = f" WHERE t.request_id > {literal(after)}" if isinstance(after, str) else ""
+            return f"{self.rows}{where} ORDER BY t.request_id LIMIT {self.page_rows}"
+        start = f"t.{quote('startTime')}"
+        since = (
+            f"({start}, t.request_id) > ({self._instant(after[0])}, {literal(after[1])})"
+            if isinstance(after, tuple)
+            else f"{start} >= {self._instant(low)}"
+        )
+        return (
+            f"{self.rows} WHERE {since} AND {start} < {self._instant(high)} "
+            f"ORDER BY {start}, t.request_id LIMIT {self.page_rows}"
+        )
+
+    def outside(self, low: datetime, high: datetime) -> str | None:
+        """Return the SELECT that counts rows that start before *low* or from *high* on: none for text."""
+        if not self.keyed:
+            return None
+        counted = f"(SELECT count(*) FROM {self.place} AS t WHERE t.{quote('startTime')}"
+        return f"SELECT {counted} < {self._instant(low)}) + {counted} >= {self._instant(high)}) AS n"
+
+    def _instant(self, value: datetime) -> str:
+        return f"TIMESTAMP '{value.isoformat(sep=' ')}'{self.zone}"
 
 
 def build(schema: str, table: str, columns: Mapping[str, str], page_rows: int) -> SpendQuery:
@@ -81,53 +124,43 @@ def build(schema: str, table: str, columns: Mapping[str, str], page_rows: int) -
     wanted = {*_PLAIN.values(), *_TIMES.values(), "metadata", "status"}
     missing = tuple(sorted(wanted - columns.keys()))
     selected = ", ".join(f"{_expression(name, columns)} AS {quote(name)}" for name in SOURCE_COLUMNS)
-    start = f"t.{quote('startTime')}"
-    source = _source(place, columns)
-    keyed = columns["startTime"] not in _TEXT_TYPES
-    if not keyed:
-        # Text times have no order we could trust: read the whole table by its id.
-        where, order = "t.request_id > $1", "t.request_id"
-        limit = f" ORDER BY {order} LIMIT {int(page_rows)}"
-        return SpendQuery(
-            page=f"SELECT {selected} FROM {source} WHERE {where}{limit}",
-            first_page=f"SELECT {selected} FROM {source}{limit}",
-            bounds=None,
-            missing=missing,
-            keyed=False,
-        )
-    zone = " AT TIME ZONE 'UTC'" if columns["startTime"] == "timestamp with time zone" else ""
-    low, high = f"$1::timestamp{zone}", f"$2::timestamp{zone}"
-    limit = f" ORDER BY {start}, t.request_id LIMIT {int(page_rows)}"
+    kind = columns["startTime"]
     return SpendQuery(
-        page=f"SELECT {selected} FROM {source} "
-        f"WHERE ({start}, t.request_id) > ({low}, $3::text) AND {start} < {high}{limit}",
-        first_page=f"SELECT {selected} FROM {source} WHERE {start} >= {low} AND {start} < {high}{limit}",
-        bounds=f"SELECT count(*) FROM {place} AS t WHERE {start} < {low} OR {start} >= {high}",
+        rows=f"SELECT {selected} FROM {_source(place, columns)}",
+        place=place,
+        zone=_ZONES.get(kind, ""),
         missing=missing,
-        keyed=True,
+        keyed=kind in _ZONES,
+        page_rows=int(page_rows),
     )
 
 
 def _source(place: str, columns: Mapping[str, str]) -> str:
-    """The table, its metadata unpacked once: each operator of its own would unpack a large value again."""
+    """The table beside its metadata unpacked once: each operator of its own would unpack a large value again.
+
+    Joining an empty object to a ``jsonb`` object gives the same object, unpacked; anything else becomes an
+    array, in which no path is found. OFFSET 0 keeps the planner from putting the expression back in place of
+    its name.
+    """
     kind = columns.get("metadata")
     if kind not in {"json", "jsonb"}:
         return f"{place} AS t"
-    listed = ", ".join(f"{name} {'text' if kind_ == 'text' else kind}" for name, kind_ in _MEMBERS.items())
-    value = f"CASE {kind}_typeof(t.metadata) WHEN 'object' THEN t.metadata END"
-    return f"{place} AS t LEFT JOIN LATERAL {kind}_to_record({value}) AS m({listed}) ON true"
+    value = (
+        "t.metadata || '{}'::jsonb"
+        if kind == "jsonb"
+        else "CASE json_typeof(t.metadata) WHEN 'object' THEN t.metadata END"
+    )
+    return f"{place} AS t CROSS JOIN LATERAL (SELECT {value} AS value OFFSET 0) AS m"
 
 
 def _expression(name: str, columns: Mapping[str, str]) -> str:
     if name in _TIMES:
-        column = _TIMES[name]
-        if column not in columns:
-            return "NULL"
-        zone = " AT TIME ZONE 'UTC'" if columns[column] == "timestamp with time zone" else ""
-        return f"(t.{quote(column)}{zone})::text"
+        return _time(name, columns)
     if name in _PLAIN:
         column = _PLAIN[name]
-        return f"t.{quote(column)}::text" if column in columns else "NULL"
+        if column not in columns:
+            return "NULL"
+        return f"t.{quote(column)}" + ("" if columns[column] in _NUMBERS else "::text")
     json_type = columns.get("metadata")
     if json_type in _TEXT_TYPES:
         if name == "metadata_text":
@@ -137,17 +170,36 @@ def _expression(name: str, columns: Mapping[str, str]) -> str:
         return "NULL"
     if json_type not in {"json", "jsonb"}:
         return f"t.{quote(name)}::text" if name in columns else "NULL"
-    type_of = f"{json_type}_typeof"
     if name == "metadata_text":  # a string that holds JSON: looked into by the reader
         text = f"left(t.metadata #>> '{{}}', {_METADATA_LIMIT})"
-        return f"CASE WHEN {type_of}(t.metadata) = 'string' THEN {text} END"
-    if name == "aw":
-        inner = "m.spend_logs_metadata"
+        # A look at the unpacked value spares objects another unpacking.
         return (
-            f"CASE WHEN {type_of}({inner}) = 'string' THEN left({inner} #>> '{{}}', {_METADATA_LIMIT}) "
-            f"ELSE {inner} #>> '{{agentwatt}}' END"
+            f"CASE WHEN coalesce({json_type}_typeof(m.value), 'array') = 'array' "
+            f"AND {json_type}_typeof(t.metadata) = 'string' THEN {text} END"
+        )
+    if name == "aw":
+        inner = "m.value -> 'spend_logs_metadata'"
+        return (
+            "coalesce(m.value #>> '{spend_logs_metadata,agentwatt}', "
+            f"CASE {json_type}_typeof({inner}) WHEN 'string' "
+            f"THEN left(m.value ->> 'spend_logs_metadata', {_METADATA_LIMIT}) END)"
         )
     if name in {"litellm_call_id", "status"}:
-        member = f"m.{name}"
+        member = f"m.value ->> '{name}'"
         return f"coalesce(nullif(t.{quote(name)}::text, ''), {member})" if name in columns else member
-    return _PATHS[name]
+    return f"m.value #>> '{_PATHS[name]}'"
+
+
+def _time(name: str, columns: Mapping[str, str]) -> str:
+    """A time as the instant it is; one that no calendar writes is the earliest, so it precedes its start."""
+    column = f"t.{quote(_TIMES[name])}"
+    kind = columns.get(_TIMES[name])
+    if kind not in _ZONES:
+        return f"{column}::text" if kind else "NULL"
+    value = f"({column}{_ZONES[kind]})"
+    if name == "start_time":  # the statement bounds it
+        return value
+    return (
+        f"CASE WHEN {column} IS NULL OR {value} BETWEEN {_EARLIEST} AND TIMESTAMP '9999-12-31' "
+        f"THEN {value} ELSE {_EARLIEST} END"
+    )

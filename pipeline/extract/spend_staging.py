@@ -23,6 +23,14 @@ if TYPE_CHECKING:
 TABLE: Final = "raw/spend_logs"
 REJECTS: Final = "rejects/spend_logs"
 _TIMES: Final = ("start_time", "end_time", "completion_start_time")
+#: Mark of a staged row -> why one of its values became null.
+_REPAIRS: Final = {
+    "lost_spend": "spend not a finite number",
+    "lost_count": "token count negative or unreadable",
+    "lost_end": "end_time before start_time or unreadable",
+}
+_CHECKED: Final = ("reason", "start_text", *_REPAIRS)
+_NARROW: Final = ", ".join(("request_id", "start_time", "extracted_at", *_CHECKED))
 #: Text with or without an offset is read as an instant in UTC; a bare number as epoch seconds.
 _MACROS: Final = """
 CREATE OR REPLACE TEMP MACRO instant(t) AS
@@ -56,8 +64,10 @@ class SpendStaging:
         self.rows = 0
         con.execute(_MACROS)
         columns = ", ".join(f"{name} {type_}" for name, type_ in SCHEMAS[TABLE].items())
-        con.execute(f"CREATE TEMP TABLE staged ({columns}, reason VARCHAR, start_text VARCHAR)")
-        con.execute("CREATE TEMP TABLE repairs (reason VARCHAR, n BIGINT)")
+        marks = ", ".join(f"{name} BOOLEAN" for name in _REPAIRS)
+        con.execute(f"CREATE TEMP TABLE staged ({columns}, reason VARCHAR, start_text VARCHAR, {marks})")
+        self._attached: list[str] = []
+        self._read = self._identified = ""
 
     def add(self, rows: Sequence[Sequence[str | None]]) -> None:
         """Stage text rows (see ``TEXT_COLUMNS``); identities in them are already hashed."""
@@ -69,31 +79,71 @@ class SpendStaging:
                 # Everything is quoted: a bare carriage return in a value would end the line for the reader.
                 csv.writer(handle, lineterminator="\n", quoting=csv.QUOTE_ALL).writerows(rows)
             self._load(path)
-            self.insert()
+            self._con.execute(f"INSERT INTO staged BY NAME {self._select('by_hand')}")
+            self.rows += len(rows)
         finally:
             path.unlink(missing_ok=True)
+
+    def attach(self, table: str, rows: int, read: str, identified: str) -> None:
+        """Take over a table of source rows, without copying them, until they are written.
+
+        Args:
+            table: its name; it is dropped at the next flush.
+            rows: number of its rows.
+            read: SELECT of ``TEXT_COLUMNS`` and what identifies a row, from the relation ``arrived``.
+            identified: FROM clause that joins ``p.user_hash`` and ``s.safe`` to what was read, as ``j``.
+        """
+        self._attached.append(table)
+        self._read, self._identified = read, identified
+        self.rows += rows
+
+    def gather(self) -> str:
+        """Bring everything that is staged into one relation and return its name.
+
+        What there is to check about it goes into the table ``checked``.
+        """
+        con = self._con
+        every = [*SCHEMAS[TABLE], *_CHECKED]
+        wide, narrow = ["SELECT * FROM staged"], [f"SELECT {_NARROW} FROM staged"]
+        if self._attached:
+            union = " UNION ALL ".join(f"SELECT * FROM {table}" for table in self._attached)
+            con.execute(f"CREATE OR REPLACE TEMP VIEW arrived AS {union}")
+            con.execute(f"CREATE OR REPLACE TEMP VIEW engine AS {self._read}")
+            con.execute(f"CREATE OR REPLACE TEMP VIEW typed AS {self._select('engine')}")
+            digests = {"user_hash": "p.user_hash", "row_session_id": "s.safe"}
+            chosen = ", ".join(f"{digests.get(name, f'j.{name}')} AS {name}" for name in every)
+            wide.append(f"SELECT {chosen} {self._identified.format(relation='typed')}")
+            narrow.append(f"SELECT {_NARROW} FROM typed")
+        con.execute(f"CREATE OR REPLACE TEMP VIEW arriving AS {' UNION ALL '.join(wide)}")
+        con.execute(f"CREATE OR REPLACE TEMP TABLE checked AS {' UNION ALL '.join(narrow)}")
+        return "arriving"
 
     def flush(self) -> Flushed:
         """Merge the staged rows into the files of their dates; forget them."""
         flushed = Flushed()
         con = self._con
+        self.gather()
         reasons = con.execute(
-            "SELECT reason, count(*) FROM staged WHERE reason IS NOT NULL GROUP BY reason"
+            "SELECT reason, count(*) FROM checked WHERE reason IS NOT NULL GROUP BY reason"
         ).fetchall()
         flushed.rejected.update(dict(reasons))
-        flushed.repaired.update(
-            dict(con.execute("SELECT reason, sum(n)::BIGINT FROM repairs GROUP BY 1").fetchall())
+        counts = con.execute(
+            f"SELECT {', '.join(f'COUNT(*) FILTER ({name})' for name in _REPAIRS)} FROM checked"
         )
+        flushed.repaired.update(dict(zip(_REPAIRS.values(), counts.fetchone() or (), strict=True)))
+        flushed.repaired += Counter()  # drops what did not happen
         days = con.execute(
-            "SELECT DISTINCT CAST(start_time AS DATE) FROM staged WHERE reason IS NULL ORDER BY 1"
+            "SELECT DISTINCT CAST(start_time AS DATE) FROM checked WHERE reason IS NULL ORDER BY 1"
         ).fetchall()
         for (day,) in days:
             flushed.rows += self._merge(day)
             flushed.dates.add(day)
         if reasons:
             self._reject()
-        con.execute("DELETE FROM staged")
-        con.execute("DELETE FROM repairs")
+        for table in self._attached:
+            con.execute(f"DROP TABLE {table}")
+        self._attached.clear()
+        con.execute("TRUNCATE staged; DROP TABLE checked")
         self.rows = 0
         return flushed
 
@@ -101,98 +151,79 @@ class SpendStaging:
         con = self._con
         listed = ", ".join(f"'{name}': 'VARCHAR'" for name in TEXT_COLUMNS)
         con.execute(
-            f"""CREATE OR REPLACE TEMP TABLE page AS SELECT * FROM read_csv(?, header = false,
+            f"""CREATE OR REPLACE TEMP TABLE by_hand AS SELECT * FROM read_csv(?, header = false,
             auto_detect = false, columns = {{{listed}}}, delim = ',', quote = '"', escape = '"', nullstr = '',
             new_line = '\\n', parallel = false, max_line_size = 20000000)""",
             [str(path)],
         )
 
-    def insert(self) -> None:
-        """Type and check the text rows of the table ``page`` (columns ``TEXT_COLUMNS``) and stage them."""
-        con = self._con
-        expressions = {}
-        for name, type_ in SCHEMAS[TABLE].items():
-            if name == "extracted_at":
-                expressions[name] = "$now"
-            elif name in _TIMES:
-                expressions[name] = f"instant({name})"
-            elif type_ == "BIGINT":
-                expressions[name] = f"counted({name})"
-            else:
-                expressions[name] = name if type_ == "VARCHAR" else f"TRY_CAST({name} AS {type_})"
-        selected = ", ".join(f"{expression} AS {name}" for name, expression in expressions.items())
-        con.execute(
-            f"""INSERT INTO staged SELECT * EXCLUDE (start_text) REPLACE (
+    def _select(self, relation: str) -> str:
+        """Return the SELECT that types and checks *relation*: ``TEXT_COLUMNS`` as text, or numbers and times.
+
+        Other columns of it come along.
+        """
+        told = {n: kind for n, kind, *_ in self._con.execute(f"DESCRIBE {relation}").fetchall()}
+        now = f"TIMESTAMP '{self._now.isoformat(sep=' ')}'"
+        typed = {n: _typed(n, type_, told.get(n, ""), now) for n, type_ in SCHEMAS[TABLE].items()}
+        selected = ", ".join(f"{expression} AS {name}" for name, expression in typed.items())
+        lost = " OR ".join(
+            f"({n} IS NOT NULL AND {typed[n]} IS NULL)" for n, t in SCHEMAS[TABLE].items() if t == "BIGINT"
+        )
+        others = "".join(f', "{name}"' for name in told if name not in TEXT_COLUMNS)
+        return f"""SELECT * EXCLUDE (raw_start, told_end) REPLACE (
               CASE WHEN end_time >= start_time THEN end_time END AS end_time,
               CASE WHEN completion_start_time >= start_time THEN completion_start_time END
                 AS completion_start_time),
               CASE WHEN request_id IS NULL THEN 'missing request_id'
                    WHEN start_time IS NULL THEN 'start_time unreadable'
-                   WHEN start_time < TIMESTAMP '2020-01-01' OR start_time >= $now + INTERVAL 1 DAY
-                     THEN 'start_time out of range' END,
-              start_text
-            FROM (SELECT {selected}, left(start_time, 64) AS start_text FROM page) AS typed""",
-            {"now": self._now},
-        )
-        counted = con.execute("SELECT COUNT(*) FROM page").fetchone()
-        self.rows += int(counted[0]) if counted else 0
-        numbers = [n for n, t in SCHEMAS[TABLE].items() if t == "BIGINT"]
-        if self._whole(("spend", "end_time", *numbers)):
-            return
-        checks = {
-            "spend not a finite number": "spend IS NOT NULL AND TRY_CAST(spend AS DECIMAL(18,9)) IS NULL",
-            "token count negative or unreadable": " OR ".join(
-                f"({n} IS NOT NULL AND counted({n}) IS NULL)" for n in numbers
-            ),
-            "end_time before start_time or unreadable": "end_time IS NOT NULL AND "
-            "coalesce(instant(end_time) < instant(start_time), true)",
-        }
-        for reason, condition in checks.items():
-            con.execute(
-                f"INSERT INTO repairs SELECT ?, count(*) FROM page WHERE {condition} HAVING count(*) > 0",
-                [reason],
-            )
-
-    def _whole(self, columns: Sequence[str]) -> bool:
-        """Whether every value of *columns* of the page was kept, by counting those staged with it."""
-        counts = ", ".join(f"COUNT({name})" for name in columns)
-        told = self._con.execute(f"SELECT COUNT(*), {counts} FROM page").fetchone()
-        kept = self._con.execute(
-            f"SELECT COUNT(*), {counts} FROM staged WHERE rowid > (SELECT MAX(rowid) FROM staged) - $rows",
-            {"rows": told[0] if told else 0},
-        ).fetchone()
-        return told == kept
+                   WHEN start_time < TIMESTAMP '2020-01-01' OR start_time >= {now} + INTERVAL 1 DAY
+                     THEN 'start_time out of range' END AS reason,
+              CASE WHEN reason IS NOT NULL THEN left(CAST(raw_start AS VARCHAR), 64) END AS start_text,
+              told_end AND (end_time >= start_time) IS NOT TRUE AS lost_end
+            FROM (SELECT {selected}{others}, start_time AS raw_start, end_time IS NOT NULL AS told_end,
+              spend IS NOT NULL AND {typed["spend"]} IS NULL AS lost_spend, {lost} AS lost_count
+              FROM {relation}) AS typed"""
 
     def _merge(self, day: date) -> int:
         columns = ", ".join(SCHEMAS[TABLE])
         path = Path(TABLE) / f"date={day.isoformat()}" / "rows.parquet"
         stored = self._lake.root / path
-        older = (
-            f"UNION ALL BY NAME SELECT *, 0 AS fresh FROM read_parquet('{_escape(stored)}', "
-            "hive_partitioning = false)"
-            if stored.exists()
-            else ""
-        )
-        merged = f"""SELECT {columns} FROM (
-            SELECT {columns}, 1 AS fresh FROM staged
-            WHERE reason IS NULL AND CAST(start_time AS DATE) = DATE '{day.isoformat()}' {older})
-            QUALIFY row_number() OVER (
-              PARTITION BY request_id, start_time ORDER BY extracted_at DESC, fresh DESC) = 1"""
-        if not stored.exists() or self._changes(stored, day):
+        begin = f"TIMESTAMP '{day.isoformat()}'"
+        within = f"WHERE reason IS NULL AND start_time >= {begin} AND start_time < {begin} + INTERVAL 1 DAY"
+        fresh = f"FROM arriving {within}"
+        count, falls = self._con.execute(
+            f"""SELECT COUNT(*),
+              COUNT(*) FILTER (start_time < before OR (start_time = before AND request_id <= other))
+            FROM (SELECT start_time, request_id, lag(start_time) OVER () AS before,
+              lag(request_id) OVER () AS other FROM checked {within})"""
+        ).fetchone() or (0, 0)
+        if not stored.exists() and not falls:  # rows come in their order and once: nothing to sort or merge
+            # Joining the digests keeps the order unless the join is turned round for a small day.
+            self._con.execute("SET disabled_optimizers = 'build_side_probe_side'")
+            try:
+                self._lake.write(self._con, f"SELECT {columns} {fresh}", path)
+            finally:
+                self._con.execute("RESET disabled_optimizers")
+        elif not stored.exists() or self._changes(stored, fresh):
+            older = (
+                f"UNION ALL BY NAME SELECT *, 0 AS fresh FROM read_parquet('{_escape(stored)}', "
+                "hive_partitioning = false)"
+                if stored.exists()
+                else ""
+            )
+            merged = f"""SELECT {columns} FROM (SELECT {columns}, 1 AS fresh {fresh} {older})
+                QUALIFY row_number() OVER (
+                  PARTITION BY request_id, start_time ORDER BY extracted_at DESC, fresh DESC) = 1"""
             self._lake.write(self._con, merged, path, "start_time, request_id")
-        counted = self._con.execute(
-            "SELECT count(*) FROM staged WHERE reason IS NULL AND CAST(start_time AS DATE) = ?", [day]
-        ).fetchone()
-        return int(counted[0]) if counted else 0
+        return int(count)
 
-    def _changes(self, stored: Path, day: date) -> bool:
-        """Whether any staged row of *day* is new or differs: an untouched file spares its day a rebuild."""
+    def _changes(self, stored: Path, fresh: str) -> bool:
+        """Whether any staged row of a day is new or differs: an untouched file spares its day a rebuild."""
         compared = ", ".join(name for name in SCHEMAS[TABLE] if name != "extracted_at")
         nothing = ", ".join(f"NULL::{type_} AS {name}" for name, type_ in SCHEMAS[TABLE].items())
         found = self._con.execute(
             f"""SELECT 1 FROM (
-              SELECT {compared} FROM staged
-              WHERE reason IS NULL AND CAST(start_time AS DATE) = DATE '{day.isoformat()}'
+              SELECT {compared} {fresh}
               EXCEPT SELECT {compared} FROM (SELECT {nothing} WHERE false UNION ALL BY NAME
                 SELECT * FROM read_parquet('{_escape(stored)}', hive_partitioning = false))) LIMIT 1"""
         ).fetchone()
@@ -205,9 +236,24 @@ class SpendStaging:
             f"UNION ALL BY NAME SELECT * FROM read_parquet('{_escape(stored)}', hive_partitioning = false)"
         )
         sql = f"""SELECT request_id, reason, start_time, max(extracted_at) AS extracted_at FROM (
-            SELECT request_id, reason, start_text AS start_time, extracted_at FROM staged
+            SELECT request_id, reason, start_text AS start_time, extracted_at FROM checked
             WHERE reason IS NOT NULL {older if stored.exists() else ""}) GROUP BY ALL"""
         self._lake.write(self._con, sql, path)
+
+
+def _typed(name: str, type_: str, told: str, now: str) -> str:
+    """Return the expression that gives the column *name* its type, null where it has no such value."""
+    if name == "extracted_at":
+        return now
+    if told == "VARCHAR":
+        if name in _TIMES:
+            return f"instant({name})"
+        if type_ == "BIGINT":
+            return f"counted({name})"
+        return name if type_ == "VARCHAR" else f"TRY_CAST({name} AS {type_})"
+    if name in _TIMES:
+        return name
+    return f"CASE WHEN {name} >= 0 THEN {name} END" if type_ == "BIGINT" else f"TRY_CAST({name} AS {type_})"
 
 
 def _escape(path: Path) -> str:

@@ -29,6 +29,14 @@ _LOSSES: Final = {
     "rejected": "rejected_calls",
     "without a session": "calls - session_calls",
 }
+#: What tells a visit's profile, and the column that counts its calls.
+_TOLD_BY: Final = {
+    "tool names": "profile_tools_calls",
+    "loops": "profile_loops_calls",
+    "tokens a turn": "profile_tokens_calls",
+    "nothing": "profile_none_calls",
+}
+_TOOL_KINDS: Final = {"read": "reads", "edit": "edits", "run": "runs", "other": "others"}
 _PHASES: Final = {
     "queue": "queue_ms",
     "pre_call": "pre_call_ms",
@@ -102,9 +110,17 @@ _PHASE: Final = " UNION ALL ".join(
     f"SELECT business_day, {_WHO}, '{name}' AS phase, {column} AS ms FROM rel_call WHERE {column} >= 0"
     for name, column in _PHASES.items()
 )
-# Rows of coverage lie on UTC days; they are shown on the business day of the same date.
+_PROFILE: Final = " UNION ALL ".join(
+    f"SELECT business_day, {_WHO}, '{name}' AS told_by, {column} AS told, calls FROM mart_call_sum"
+    for name, column in _TOLD_BY.items()
+)
+_TOOLS: Final = " UNION ALL ".join(
+    f"SELECT business_day, {_WHO}, '{name}' AS kind, tool_{column} AS made, "
+    "tool_reads + tool_edits + tool_runs + tool_others AS tool_calls FROM mart_call_sum WHERE told_calls > 0"
+    for name, column in _TOOL_KINDS.items()
+)
 _COVERAGE: Final = " UNION ALL ".join(
-    "SELECT day AS business_day, client, "
+    "SELECT business_day, client, "
     f"route || ', LiteLLM ' || litellm_version || ': {name}' AS what, {column} AS carrying, calls "
     "FROM mart_coverage"
     for name, column in _CARRIED.items()
@@ -168,6 +184,8 @@ RELATIONS: Final = {
     "potential": _POTENTIAL,
     "regime": _REGIME,
     "loss": _LOSS,
+    "profile": _PROFILE,
+    "tools": _TOOLS,
     "phase": _PHASE,
     "coverage": _COVERAGE,
     "engine": _ENGINE,

@@ -10,6 +10,8 @@ from pipeline.extract.traces.needs import Need
 Coverage = tuple[str, str]
 ALL: Final = ("all", "team", "key", "client", "model", "profile")
 WORK_NEEDS: Final = (Need.SESSIONS, Need.INITIATORS)
+#: Coverage of what needs the length of a prompt.
+KNOWN_LENGTH: Final[Coverage] = ("SUM(input_calls)", "SUM(engine_calls)")
 
 
 @dataclass(frozen=True, slots=True)

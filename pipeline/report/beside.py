@@ -89,10 +89,7 @@ def _lead(figure: Mapping[str, Any], lead: Mapping[str, Any]) -> Iterator[str]:
         + (f", on its own energy {number(g['value'])}" if g["value"] is not None else "")
         for g in lead.get("by_model_group", ())
     ]
-    profiles = [
-        f"{p['profile'].replace('_', ' ')} adds {number(p['contribution'])}"
-        for p in lead.get("by_profile", ())
-    ]
+    profiles = [f"{p['profile']} adds {number(p['contribution'])}" for p in lead.get("by_profile", ())]
     yield f"Of the value: {'; '.join([*groups, *profiles])}."
 
 
@@ -206,7 +203,7 @@ def _parts(figure: Mapping[str, Any]) -> Iterator[Line]:
             yield from _range(f"{part}, measurement interval", group["measurement_interval"], "no bounds")
             yield from _range(f"{part}, week to week", group["week_interval"], "too few days")
     for profile in lead.get("by_profile", ()):
-        part = f"{name}: profile {profile['profile'].replace('_', ' ')}"
+        part = f"{name}: profile {profile['profile']}"
         yield _line(f"{part}, adds", profile["contribution"])
         yield from _range(f"{part}, measurement interval", profile["contribution_interval"], "no bounds")
         yield from _range(f"{part}, week to week", profile["contribution_week_interval"], "too few days")

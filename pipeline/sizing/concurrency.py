@@ -39,8 +39,8 @@ PUBLISHED_PROFILES: Final[tuple[ProfileShare, ...]] = (
     ProfileShare("readers", 0.417, 203_000),
     ProfileShare("coders", 0.304, 417_000),
     ProfileShare("terminal", 0.110, 213_000),
-    ProfileShare("deep_loop", 0.092, 1_100_000),
-    ProfileShare("chat_only", 0.076, 23_000),
+    ProfileShare("deep-loop", 0.092, 1_100_000),
+    ProfileShare("chat-only", 0.076, 23_000),
 )
 
 

@@ -5,10 +5,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     import duckdb
+
+
+#: What tells the profile of a visit; the names of its tool calls, its loops, or its tokens a turn.
+PROFILE_EVIDENCE: Final = ("tools", "loops", "tokens", "none")
 
 
 def one(con: duckdb.DuckDBPyConnection, query: str, values: dict[str, Any] | None = None) -> Sequence[Any]:
@@ -36,7 +40,7 @@ def product(*factors: float | None) -> float | None:
 
 
 def evidence(con: duckdb.DuckDBPyConnection) -> dict[str, dict[str, float | None]]:
-    """Return the shares of calls by evidence class of session and turn, and by where they are known from."""
+    """Return the shares of calls by evidence of session, turn and profile, and by where they come from."""
     shares: dict[str, dict[str, float | None]] = {}
     for name in ("session_evidence", "turn_evidence", "source"):
         rows = con.execute(
@@ -44,4 +48,9 @@ def evidence(con: duckdb.DuckDBPyConnection) -> dict[str, dict[str, float | None
         ).fetchall()
         total = sum(n for _, n in rows)
         shares[name] = {str(k): ratio(n, total) for k, n in rows}
+    columns = ", ".join(f"SUM(profile_{told}_calls)" for told in PROFILE_EVIDENCE)
+    total, *counts = one(con, f"SELECT SUM(calls), {columns} FROM mart_call_sum")
+    shares["profile_evidence"] = {
+        told: ratio(n, total) for told, n in zip(PROFILE_EVIDENCE, counts, strict=True) if n
+    }
     return shares

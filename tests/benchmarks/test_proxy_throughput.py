@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -89,9 +90,13 @@ def test_percentiles_are_interpolated_between_the_sorted_values(program: Any) ->
     assert program.percentile(list(range(101)), 0.95) == pytest.approx(95)
 
 
-def test_blocks_run_in_the_order_abba(program: Any) -> None:
+def test_requests_go_out_in_the_order_abba_and_each_to_both(program: Any) -> None:
     a, b = program.WITH, program.WITHOUT
-    assert program.order_of(4) == [(a, b), (b, a), (a, b), (b, a)]
+    order = program.order_of(20, pair=2)
+    assert [side for side, _ in order] == [a, b, b, a, a, b, b, a]
+    assert [side for side, _ in program.order_of(20, pair=3)] == [b, a, a, b, b, a, a, b]
+    for wanted in (a, b):
+        assert [n for side, stretch in order if side == wanted for n in stretch] == list(range(20))
 
 
 def test_both_proxies_get_the_same_bytes_and_no_two_pairs_share_a_session(program: Any) -> None:
@@ -163,9 +168,57 @@ def test_a_mean_below_the_target_does_not_meet_it_when_the_interval_reaches_abov
     assert "missed" in program.table(result)
 
 
+def test_a_full_collection_is_told_apart_and_does_not_widen_the_interval(program: Any) -> None:
+    samples = _samples(program, [0.9, 1.0, 1.1, 1.0])
+    without = program.verdict(samples)
+    for side, pair in ((program.WITH, 1), (program.WITHOUT, 3)):
+        block = samples.blocks[side][pair]
+        block.cpu_s += 0.4
+        block.collections, block.collecting_s = 1, 0.4
+    result = program.verdict(samples)
+    for figure in ("added_ms", "added_ms_low", "added_ms_high", "met"):
+        assert result[figure] == pytest.approx(without[figure])
+    assert result["full_collections_with"] == result["full_collections_without"] == 1
+    assert result["full_collections_ms_with"] == pytest.approx(10.0)
+    assert result["added_with_full_collections_ms_high"] > 10 * result["target_ms"]
+    assert "1 without (10.00 ms a request), 1 with plugin (10.00 ms a request)" in program.table(result)
+
+
+def test_a_process_adds_up_its_own_full_collections_and_no_younger_ones(program: Any, tmp_path: Path) -> None:
+    counted = tmp_path / "counted"
+    script = (
+        "import gc, os; gc.disable(); gc.collect(0); gc.collect(1); gc.collect(); gc.collect(); "
+        "print(*os.environ)"
+    )
+    environment = os.environ | {
+        "PYTHONPATH": str(ROOT / "benchmarks" / "full_collections"),
+        "FULL_COLLECTIONS_FILE": str(counted),
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    count, spent = program.full_collections(counted)
+    # The interpreter's own start and end may add one each.
+    assert 2 <= count <= 4
+    assert 0 < spent < 60
+    assert "FULL_COLLECTIONS_FILE" not in done.stdout.split()
+
+
 @pytest.mark.parametrize(
     "arguments",
-    [["--blocks", "6"], ["--blocks", "0"], ["--requests", "0"], ["--tokens", "100"], ["--rest", "-1"]],
+    [
+        ["--blocks", "7"],
+        ["--blocks", "2"],
+        ["--requests", "0"],
+        ["--requests", "7"],
+        ["--tokens", "100"],
+        ["--rest", "-1"],
+    ],
 )
 def test_unusable_options_end_with_exit_code_2(
     program: Any, arguments: list[str], capsys: pytest.CaptureFixture[str]

@@ -99,6 +99,26 @@ async def test_prefixes_of_both_workers_count(pair: tuple[Worker, Worker]) -> No
     assert back["shared_bytes"] == trunk["prompt_bytes"]
 
 
+async def test_what_a_worker_wrote_itself_tells_it_something_only_after_it_forgot_the_stream(
+    pair: tuple[Worker, Worker],
+) -> None:
+    worker = pair[0]
+    await worker.call(chat(*history(0)))
+    call = worker.rec.recorder.begin(arrival(chat(*history(1)), SESSION))
+    await worker.shared.exchange()
+    assert call.lookup is not None
+    assert (call.lookup.state, call.lookup.known) == ("ok", None)
+    final = worker.rec.recorder.finish(call, Ending("success"))
+    assert final is not None
+    assert (final["state"], final["break_reason"], final["call_index"]) == ("ok", "none", 2)
+    await worker.shared.exchange()
+
+    state = worker.rec.recorder.state
+    state._streams.forget()
+    final = await worker.call(chat(*history(2)))
+    assert (final["state"], final["break_reason"], final["call_index"]) == ("ok", "none", 3)
+
+
 async def test_what_did_not_arrive_in_time_is_late_and_the_call_is_not_held_up(
     pair: tuple[Worker, Worker],
 ) -> None:
@@ -170,7 +190,7 @@ async def test_questions_are_bounded_and_many_ends_of_a_stream_are_one_write(
     for _ in range(5):
         shared.publish("s", "main", stream)
     assert len(shared._dirty) == 1
-    lookups = [shared.look_up("s", "main") for _ in range(10_010)]
+    lookups = [shared.look_up("s", "main", stream) for _ in range(10_010)]
     assert sum(lookup.failed for lookup in lookups) == 10
     await shared.exchange()
     assert all(lookup.done for lookup in lookups[:10_000])

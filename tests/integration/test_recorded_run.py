@@ -174,6 +174,27 @@ def test_the_catalogue_of_two_hundred_tools_is_counted(recorded: Recorded) -> No
         assert event["tools_bytes"] > 20_000
 
 
+def test_the_answer_of_every_route_and_form_tells_what_tools_it_calls(recorded: Recorded) -> None:
+    names = ("tool_reads", "tool_edits", "tool_runs", "tool_others")
+    called: dict[tuple[str, bool], int] = {}
+    for call in recorded.truth:
+        event = recorded.finals[str(call.litellm_call_id)]
+        if event["outcome"] != "success":
+            assert {event[name] for name in names} == {None}
+            continue
+        made = sum(event[name] for name in names)  # a count that is missing fails here
+        assert made <= min(call.tool_count, 1)  # the engine calls the first of the tools on offer, if any
+        if call.tool_count:
+            cell = (call.route, call.stream)
+            called[cell] = called.get(cell, 0) + made
+    assert {route for route, _ in called} == {"chat", "messages", "responses"}
+    assert all(called.values())
+    told = recorded.query(
+        "SELECT SUM(tool_runs) > 0 AS runs, SUM(tool_edits) AS edits FROM '$lake/facts/call/*/*.parquet'"
+    )
+    assert told == [{"runs": True, "edits": 0}]  # the recorded tool, a shell, stands first
+
+
 def test_no_prompt_text_and_no_identity_is_stored(recorded: Recorded) -> None:
     needles = {call.user.encode() for call in recorded.truth if len(call.user) > 3}
     for _, call in compose("small", 1).calls():

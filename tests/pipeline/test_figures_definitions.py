@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import math
 import operator
 import re
 from datetime import datetime, timedelta
@@ -12,10 +13,12 @@ from typing import Any
 
 import pytest
 
-from pipeline import figures
+from gateway_plugin import tools
+from pipeline import figures, run
 from pipeline.figures.registry import QUANTITIES, SECTIONS
 from pipeline.figures.series import series
 from pipeline.report.definitions import DEFINITIONS
+from pipeline.sql.parameters import DEEP_LOOP_CALLS, PROFILE_TOKENS
 from tests.pipeline.sql.synthetic import MONDAY, Settings, Tier, board_metrics, build, event, metric
 
 TEXT = (Path(__file__).resolve().parents[2] / "docs/definitions.md").read_text(encoding="utf-8")
@@ -139,6 +142,10 @@ COLUMNS = {
     "tool bytes": "tools_bytes",
     "overhead ms": "overhead_ms",
     "count ms": "count_ms",
+    "reads": "tool_reads",
+    "edits": "tool_edits",
+    "commands": "tool_runs",
+    "other": "tool_others",
 }
 OPERATORS: dict[type, Any] = {
     ast.Add: operator.add,
@@ -243,6 +250,46 @@ def test_every_quantity_is_defined_as_it_is_computed_and_its_example_recomputes(
         assert second[name, part] == pytest.approx(told, rel=5e-4), part
         if sum_.strip():
             assert arithmetic(sum_) == pytest.approx(told, rel=5e-4), part
+
+
+def kinds_of_visits() -> list[tuple[tuple[int, ...], str]]:
+    """Tool calls of a visit and its profile, from the page's table."""
+    part = TEXT.split("### Profiles")[1].split("\n### ")[0]
+    found = re.findall(r"^\| (\d+) \| (\d+) \| (\d+) \| (\d+) \| ([\w -]+) \|$", part, re.MULTILINE)
+    return [(tuple(int(n) for n in counts), profile) for *counts, profile in found]
+
+
+def test_visits_have_the_profiles_that_the_page_says_of_their_tool_calls(tmp_path: Path) -> None:
+    rows = kinds_of_visits()
+    assert len(rows) == 6
+    events = []
+    for number, (counts, _) in enumerate(rows):
+        made = dict(zip(("tool_reads", "tool_edits", "tool_runs", "tool_others"), counts, strict=True))
+        for call, fields in enumerate((made, dict.fromkeys(made, 0), {})):
+            events.append(
+                event(
+                    f"{number}-{call}", MONDAY + timedelta(seconds=10 * call), session_key=f"s{number}",
+                    turn_id="t", initiator="agent" if call else "user", input_tokens=400_000, **fields,
+                )
+            )  # fmt: skip
+    run.build(build(tmp_path, events), Settings())
+    con = run.connect(tmp_path)
+    found = con.execute(
+        f"SELECT profile, profile_evidence FROM '{tmp_path}/marts/visit/*/*.parquet' ORDER BY session_key"
+    ).fetchall()
+    con.close()
+    by_tokens = ("deep-loop", "tokens")  # 1,200,000 a turn
+    assert found == [by_tokens if told == "by tokens" else (told, "tools") for _, told in rows]
+
+
+def test_the_page_lists_the_verbs_that_tell_a_tool() -> None:
+    part = re.sub(r"\s+", " ", TEXT.split("### Profiles")[1].split("\n### ")[0])
+    for kind in ("read", "edit", "run"):
+        verbs = ", ".join(sorted(v for v, k in tools.VERBS.items() if k == kind))
+        assert f"`{kind}` {verbs};" in part
+    assert f"less than {DEEP_LOOP_CALLS:.0f} calls a turn" in part
+    for bound in (b for b in PROFILE_TOKENS.values() if b < math.inf):
+        assert f"below {bound:,.0f}" in part
 
 
 def test_the_page_names_no_quantity_that_is_not_published() -> None:

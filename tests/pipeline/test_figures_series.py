@@ -493,6 +493,16 @@ def test_losses_and_coverage_are_shares_of_all_calls_by_route_and_version(tmp_pa
 # -- who and when
 
 
+def test_coverage_is_cut_into_days_of_the_business_time_zone_like_every_other_figure(tmp_path: Path) -> None:
+    sunday = MONDAY - timedelta(hours=9)  # Sunday 23:00 UTC is Monday in Tokyo
+    lake = build(tmp_path, [event("a", sunday, litellm_version="1"), event("b", MONDAY, litellm_version="2")])
+    for zone, first in (("UTC", date(2026, 3, 1)), ("Asia/Tokyo", date(2026, 3, 2))):
+        found = values(lake, "coverage_by_version", period="day", settings=Settings(business_time_zone=zone))
+        days = {(start, part) for start, _, part in found if part.endswith(": user")}
+        monday = date(2026, 3, 2)
+        assert days == {(first, "chat, LiteLLM 1: user"), (monday, "chat, LiteLLM 2: user")}
+
+
 def test_a_day_is_a_day_of_the_business_time_zone_and_a_week_begins_on_its_monday(tmp_path: Path) -> None:
     sunday = MONDAY - timedelta(hours=9)  # Sunday 23:00 UTC is Monday in Tokyo
     lake = build(tmp_path, [event("a", sunday, initiator="user"), event("b", MONDAY, initiator="user")])

@@ -8,12 +8,13 @@ from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 
 from pipeline import figures, publishing, run
 from pipeline.lake import Lake
 from pipeline.sql import binding, models
-from pipeline.staging import Limits
+from pipeline.staging import Bucket, Limits
 from tests.pipeline.sql.synthetic import MONDAY, Settings, event, metric, row, scenario, write
 
 DAY = timedelta(days=1)
@@ -121,6 +122,22 @@ def test_many_buckets_give_the_facts_of_one(tmp_path: Path, seed: int) -> None:
     assert content(tmp_path / "one") == content(tmp_path / "many")
     one, many = (run.last_audits(tmp_path / n) for n in ("one", "many"))
     assert one == many
+
+
+def test_a_column_of_events_that_is_not_kept_in_memory_is_an_error_and_no_null(tmp_path: Path) -> None:
+    write(tmp_path, "raw_event", [event("a", MONDAY, tool_ms=5.0)])
+    con = run.connect(tmp_path)
+    try:
+        bucket = Bucket(0, 1, binding.raw_query("raw_event", binding.files(tmp_path, "raw/events")))
+        bucket.keep(con)
+        bucket.bind_kept(con)
+        assert con.execute("SELECT event_id FROM raw_event").fetchall() == [("a",)]
+        with pytest.raises(duckdb.Error, match="tool_ms is not kept"):
+            con.execute("SELECT tool_ms FROM raw_event").fetchall()
+        bucket.bind_all(con)
+        assert con.execute("SELECT tool_ms FROM raw_event").fetchall() == [(5.0,)]
+    finally:
+        con.close()
 
 
 @pytest.mark.parametrize("limits", [Limits(), SMALL], ids=["one bucket", "many buckets"])
@@ -244,3 +261,9 @@ def test_only_what_is_published_and_what_it_is_made_of_is_built() -> None:
     assert set(models.PUBLISHED) <= set(names)
     assert "mart_burst" in names
     assert "mart_agent_gap" not in names
+
+
+def test_a_mart_that_looks_beside_its_days_is_told_from_one_that_keeps_to_them() -> None:
+    assert {n for n in publishing.needed() if publishing.looks_beside(n)} == {
+        "mart_burst", "mart_concurrency_level", "mart_turn_conformity", "mart_agent_interval", "mart_pooled_hour",
+    }  # fmt: skip

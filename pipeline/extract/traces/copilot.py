@@ -6,9 +6,11 @@ ones. Calls of the model that applies edits at once (``tool-model``) stand besid
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
+from gateway_plugin.tools import ToolCalls
+from gateway_plugin.tools import count as count_tools
 from pipeline.extract.traces.documents import Head, Record, Rejected
 from pipeline.extract.traces.needs import Need
 from pipeline.extract.traces.source import (
@@ -68,7 +70,8 @@ def _turns(record: Record, reading: Reading, session: str, turns: list[Any]) -> 
             "turn_id": reading.key("turn", session, name),
             "turn_evidence": "E1",
         }
-        tools = _tool_ms(turn.get("tool_batches"))
+        batches = turn.get("tool_batches")
+        tools, made = _tool_ms(batches), _tool_calls(batches, calls)
         before: str | None = None
         for position, item in enumerate(calls, 1):
             try:
@@ -78,6 +81,7 @@ def _turns(record: Record, reading: Reading, session: str, turns: list[Any]) -> 
                 told = (session, name, message or str(position), str(item.get("timestamp")))
                 event = _call(item, reading.key("event", *told)) | place
                 event["tool_ms"] = tools.get(before or "")
+                event |= made(message)
                 before = message
                 yield event
             except BadRowError as reason:
@@ -133,6 +137,32 @@ def _tool_ms(batches: object) -> dict[str, float]:
         if known and message:
             longest[message] = max(longest.get(message, 0.0), *known)
     return longest
+
+
+def _tool_calls(batches: object, calls: list[Any]) -> Callable[[str | None], dict[str, int]]:
+    """How to tell the tool calls, by class, that the answer with a message id made.
+
+    A call without a batch made none, unless the turn has no list of batches or one of an unknown call.
+    """
+    names: dict[str, list[object]] = {}
+    told = isinstance(batches, list)
+    known = {text(c.get("message_id")) for c in calls if isinstance(c, dict)} - {None}
+    for batch in batches if isinstance(batches, list) else ():
+        functions = batch.get("function_calls") if isinstance(batch, dict) else None
+        message = text(batch.get("request_id")) if isinstance(batch, dict) else None
+        if message is None or message not in known or not isinstance(functions, list):
+            told = False
+            continue
+        names.setdefault(message, []).extend(
+            f.get("name") if isinstance(f, dict) else None for f in functions
+        )
+
+    def made(message: str | None) -> dict[str, int]:
+        if message is not None and message in names:
+            return count_tools(names[message]).fields()
+        return ToolCalls().fields() if told and message is not None else {}
+
+    return made
 
 
 SOURCE: Final = Source(

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
+from gateway_plugin import tools
 from pipeline.extract.traces.documents import Head, Record, Rejected
 from pipeline.extract.traces.needs import Need
 from pipeline.extract.traces.source import (
@@ -78,6 +79,7 @@ def _read(records: Iterable[Record | Rejected], reading: Reading) -> Iterator[It
             ),
             output_tokens=count(row.get("output_tokens"), "output_tokens"),
             reasoning_tokens=count(row.get("reasoning_output_tokens"), "reasoning_output_tokens"),
+            **_tool_calls(row.get("tools")),
         )
 
     return each(records, convert)
@@ -98,6 +100,13 @@ def _span(events: object) -> tuple[int, int | None]:
     began = max(inputs)
     later = [at for at in outputs if at >= began]
     return began, max(later) if later else None
+
+
+def _tool_calls(made: object) -> dict[str, int]:
+    """Tool calls of the round by class; nothing where the record has no list of them."""
+    if not isinstance(made, list):
+        return {}
+    return tools.count(t.get("tool_name") if isinstance(t, dict) else None for t in made).fields()
 
 
 def _initiator(row: dict[str, Any]) -> str:

@@ -33,7 +33,7 @@ def section(document: Mapping[str, Any]) -> Section:
         "Profile",
         ("Adds to the figure", "Agent-hours"),
         [
-            Row(p["profile"].replace("_", " "), (number(p["contribution"]), number(p["agent_hours"])))
+            Row(p["profile"], (number(p["contribution"]), number(p["agent_hours"])))
             for p in _parts(document, "by_profile")
         ],
         definition="profiles",
@@ -63,7 +63,7 @@ def _rows(document: Mapping[str, Any], scope: str) -> list[Row]:
     names = sorted({*human, *lengths, *hits}, key=lambda n: -(_calls(n, lengths, human, hits) or 0))
     return [
         Row(
-            str(name).replace("_", " ") if scope == "profile" else str(name),
+            str(name),
             (
                 number(_calls(name, lengths, human, hits)),
                 number(human.get(name, {}).get("human_hours")),

@@ -16,6 +16,12 @@ _EVIDENCE: Final = {
     "E4": "prefix lineage",
     "E5": "none",
 }
+_PROFILE: Final = {
+    "tools": "names of tools",
+    "loops": "calls a turn",
+    "tokens": "input tokens a turn",
+    "none": "nothing",
+}
 
 
 def section(document: Mapping[str, Any]) -> Section:
@@ -45,6 +51,15 @@ def section(document: Mapping[str, Any]) -> Section:
             if any(key in (evidence.get(part) or {}) for part in ("session_evidence", "turn_evidence"))
         ],
         definition="evidence",
+    )
+    told = evidence.get("profile_evidence") or {}
+    blocks += table(
+        "profile_evidence",
+        "How profiles are known",
+        "Told by",
+        ("Calls",),
+        [Row(what, (share(told[key]),)) for key, what in _PROFILE.items() if key in told],
+        definition="profiles",
     )
     bad = [a for a in meta["audits"] if a["rows"]]
     blocks += table(

@@ -15,27 +15,58 @@ WITH known AS (
   FROM stg_call
   WHERE input_tokens > 0 AND prompt_bytes > 0 AND shared_bytes IS NOT NULL
 ),
-within_age AS (
+-- The usual retentions in one pass over the steps; others, if any are asked for, in a pass of their own.
+usual AS (
+  SELECT
+    record_number AS call_number,
+    MAX(step_bytes) AS bytes_inf,
+    MAX(CASE WHEN age_s <= 3600 THEN step_bytes END) AS bytes_3600,
+    MAX(CASE WHEN age_s <= 300 THEN step_bytes END) AS bytes_300
+  FROM stg_prefix_step
+  GROUP BY record_number
+),
+other AS (
   SELECT s.record_number AS call_number, t.label AS retention, MAX(s.step_bytes) AS step_bytes
   FROM stg_prefix_step AS s
-  JOIN prm_retention AS t ON t.seconds IS NULL OR s.age_s <= t.seconds
+  JOIN prm_retention AS t ON s.age_s <= t.seconds
+  WHERE t.label NOT IN ('inf', '3600', '300')
   GROUP BY s.record_number, t.label
 ),
-shared AS (
+stepped AS (
+  SELECT known.*, usual.bytes_inf, usual.bytes_3600, usual.bytes_300
+  FROM known
+  LEFT JOIN usual ON usual.call_number = known.call_number
+),
+touched AS (
   SELECT
     k.call_number,
     k.call_id,
     t.label AS retention,
+    t.seconds,
     k.input_tokens,
     k.prompt_bytes,
-    CASE
-      WHEN t.seconds IS NULL THEN GREATEST(k.shared_bytes, COALESCE(w.step_bytes, 0))
-      WHEN k.shared_bytes = 0 THEN 0
-      WHEN k.has_steps = 1 THEN COALESCE(w.step_bytes, 0)
-    END AS retained_bytes
-  FROM known AS k
+    k.shared_bytes,
+    k.has_steps,
+    CASE t.label
+      WHEN 'inf' THEN k.bytes_inf WHEN '3600' THEN k.bytes_3600 WHEN '300' THEN k.bytes_300 ELSE o.step_bytes
+    END AS step_bytes
+  FROM stepped AS k
   CROSS JOIN prm_retention AS t
-  LEFT JOIN within_age AS w ON w.call_number = k.call_number AND w.retention = t.label
+  LEFT JOIN other AS o ON o.call_number = k.call_number AND o.retention = t.label
+),
+shared AS (
+  SELECT
+    call_number,
+    call_id,
+    retention,
+    input_tokens,
+    prompt_bytes,
+    CASE
+      WHEN seconds IS NULL THEN GREATEST(shared_bytes, COALESCE(step_bytes, 0))
+      WHEN shared_bytes = 0 THEN 0
+      WHEN has_steps = 1 THEN COALESCE(step_bytes, 0)
+    END AS retained_bytes
+  FROM touched
 )
 SELECT
   call_number,

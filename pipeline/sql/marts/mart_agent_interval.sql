@@ -1,28 +1,13 @@
 -- mart_agent_interval: when an agent was in which state, and the turn that answers for it.
 -- Grain: (session_key, agent_id, turn_key, state, start_at).
--- Sources: fct_turn, fct_session, fct_call.
+-- Sources: fct_turn, fct_session, fct_call, mart_visit.
 -- Meaning: open (root agents: the visit; a gap belongs to the turn before it), in_turn (from the turn's first
 --   call to its last end, at the latest to the next turn's start), llm_active (calls in flight, overlaps once).
 --   A visit cut inside a turn cuts open and in_turn alike, so open ⊇ in_turn ⊇ llm_active. model_group is that
---   of the turn's first call. profile is that of the session: chat_only (the agent called nothing by itself),
---   deep_loop (16 engine calls or more a main-thread turn), tool_loop (less), unknown (no initiator is known).
+--   of the turn's first call, profile that of the visit that the interval starts in.
 --   engine_start_at: when the gateway had handed the interval's first call to the engine; what lies before it
 --   is the gateway's own time, and the engine knows nothing of it.
-WITH profile AS (
-  SELECT
-    session_key,
-    CASE
-      WHEN MAX(CASE WHEN initiator <> 'unknown' THEN 1 ELSE 0 END) = 0 THEN 'unknown'
-      WHEN MAX(CASE WHEN initiator IN ('agent', 'compaction') AND lane = 'work' THEN 1 ELSE 0 END) = 0 THEN 'chat_only'
-      WHEN SUM(CASE WHEN agent_kind = 'main' AND is_engine = 1 AND lane = 'work' THEN 1 ELSE 0 END)
-        >= 16 * COUNT(DISTINCT CASE WHEN agent_kind = 'main' THEN turn_key END) THEN 'deep_loop'
-      ELSE 'tool_loop'
-    END AS profile
-  FROM fct_call
-  WHERE session_key IS NOT NULL
-  GROUP BY session_key
-),
-timed AS (
+WITH timed AS (
   SELECT
     session_key, agent_id, turn_key, is_engine, started_us, call_id, start_at, end_at,
     start_at + TO_MICROSECONDS(
@@ -94,8 +79,8 @@ state AS (
   WHERE end_at > start_at
 )
 SELECT
-  s.session_key, s.agent_id, s.turn_key, s.agent_kind, s.is_external, s.model_group, p.profile, s.state, s.start_at,
-  s.end_at,
+  s.session_key, s.agent_id, s.turn_key, s.agent_kind, s.is_external, s.model_group,
+  COALESCE(v.profile, 'unknown') AS profile, s.state, s.start_at, s.end_at,
   LEAST(GREATEST(s.handed_at, s.start_at), s.end_at) AS engine_start_at
 FROM state AS s
-JOIN profile AS p ON p.session_key = s.session_key
+LEFT JOIN mart_visit AS v ON v.session_key = s.session_key AND s.start_at >= v.start_at AND s.start_at <= v.end_at

@@ -3,13 +3,13 @@
 -- Sources: fct_call. Parameters: $burst_gap_s (least of the visit gap and the idle caps), $visit_gap_s.
 -- Meaning: visits (cut at the visit gap) and stretches of human time (cut at an idle cap) are runs of bursts, so
 --   calls are sorted once for all of them. flight_us adds up the time of every engine call, busy_us counts
---   overlaps once. Identity is that of the first call. Not additive: a burst may span days; it belongs to the
---   day that it starts in.
+--   overlaps once. told_calls are those whose answer tells what tools it calls. Identity is that of the first
+--   call. Not additive: a burst may span days; it belongs to the day that it starts in.
 WITH ordered AS (
   SELECT
     session_key, started_us, start_at, COALESCE(end_at, start_at) AS end_at, agent_kind, lane, outcome, is_engine,
     is_attended, initiator, user_hash, team_id, key_alias, client, model_group, session_evidence, input_tokens,
-    output_tokens,
+    output_tokens, tool_reads, tool_edits, tool_runs, tool_others,
     number_in_session AS n, previous_in_session_at AS previous_end_at
   FROM fct_call
   WHERE session_key IS NOT NULL
@@ -68,6 +68,11 @@ burst AS (
     SUM(CASE WHEN initiator = 'agent' THEN 1 ELSE 0 END) AS agent_calls,
     SUM(CASE WHEN input_tokens > 0 THEN 1 ELSE 0 END) AS input_calls,
     SUM(CASE WHEN input_tokens > 0 THEN input_tokens END) AS input_tokens,
+    SUM(CASE WHEN tool_reads IS NOT NULL THEN 1 ELSE 0 END) AS told_calls,
+    SUM(tool_reads) AS tool_reads,
+    SUM(tool_edits) AS tool_edits,
+    SUM(tool_runs) AS tool_runs,
+    SUM(tool_others) AS tool_others,
     SUM(CASE WHEN is_engine = 1 THEN flight_us ELSE 0 END) AS flight_us,
     SUM(CASE WHEN is_engine = 1 AND agent_kind = 'main' AND outcome <> 'failure' THEN flight_us ELSE 0 END)
       AS main_flight_us,
@@ -109,6 +114,11 @@ SELECT
   agent_calls,
   input_calls,
   input_tokens,
+  told_calls,
+  tool_reads,
+  tool_edits,
+  tool_runs,
+  tool_others,
   flight_us,
   main_flight_us,
   busy_us,

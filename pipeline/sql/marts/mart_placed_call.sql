@@ -1,9 +1,10 @@
 -- mart_placed_call: calls beside the business day that they start in and the visit that they belong to.
 -- Grain: call. Built for other marts, not published.
 -- Sources: fct_call, mart_visit, mart_suspect_cell, prm_business_day.
--- Meaning: what several sums over calls need is looked up once. Profile and visit_… are those of the call's visit,
---   everything else the call's own. hit_tokens are the cached tokens that can be believed. catalogue_tokens are the
---   gateway's own count, else input tokens × tool bytes ÷ prompt bytes. flight_us: of engine calls, else 0.
+-- Meaning: what several sums over calls need is looked up once. Profile, its evidence and visit_… are those of the
+--   call's visit, everything else the call's own. hit_tokens are the cached tokens that can be believed.
+--   catalogue_tokens are the gateway's own count, else input tokens × tool bytes ÷ prompt bytes. flight_us: of
+--   engine calls, else 0.
 SELECT
   c.start_date,
   c.start_at,
@@ -15,6 +16,7 @@ SELECT
   c.client,
   c.model_group,
   CASE WHEN c.session_key IS NULL THEN 'unattributed' ELSE COALESCE(v.profile, 'unknown') END AS profile,
+  CASE WHEN c.session_key IS NULL THEN 'none' ELSE COALESCE(v.profile_evidence, 'none') END AS profile_evidence,
   v.team_id AS visit_team_id,
   v.key_alias AS visit_key_alias,
   v.client AS visit_client,
@@ -56,6 +58,10 @@ SELECT
       THEN CAST(c.input_tokens AS DOUBLE) * c.tools_bytes / c.prompt_bytes
   END AS catalogue_tokens,
   c.tool_count,
+  c.tool_reads,
+  c.tool_edits,
+  c.tool_runs,
+  c.tool_others,
   c.ttft_ms,
   c.duration_ms,
   c.overhead_ms,

@@ -7,8 +7,11 @@
 --   tool time included. task_s adds up the latencies of the visit's main-thread turns: the time that a person
 --   waited for the session, without the time the session waited for the person. context_end_tokens: prompt and
 --   answer of the last main-thread call.
---   profile: chat-only without a call that an agent started; deep-loop from $deep_loop_calls calls a turn on;
---   else by input tokens a turn, against the bounds of prm_profile; unknown without a turn or known lengths.
+--   profile: chat-only without a call that an agent started and without a tool call; deep-loop from
+--   $deep_loop_calls calls a turn on; else, where the answers of half of its calls or more tell what tools they
+--   call, by the kind that leads: edits (coders), commands (terminal), or reads beyond one an edit (readers),
+--   the first of these on a tie; else by input tokens a turn, against the bounds of prm_profile; unknown without
+--   a turn or known lengths. profile_evidence: what told it (tools, loops, tokens, none).
 -- Additive: no (sessions, quantiles); rows of several days can be put together, and its sums add up.
 WITH visit AS (
   SELECT
@@ -29,6 +32,11 @@ WITH visit AS (
     SUM(agent_calls) AS agent_calls,
     SUM(input_calls) AS input_calls,
     SUM(input_tokens) AS input_tokens,
+    SUM(told_calls) AS told_calls,
+    COALESCE(SUM(tool_reads), 0) AS tool_reads,
+    COALESCE(SUM(tool_edits), 0) AS tool_edits,
+    COALESCE(SUM(tool_runs), 0) AS tool_runs,
+    COALESCE(SUM(tool_others), 0) AS tool_others,
     SUM(flight_us) AS flight_us,
     SUM(main_flight_us) AS main_flight_us,
     SUM(busy_us) AS busy_us,
@@ -60,9 +68,23 @@ counted AS (
     COALESCE(t.turn_calls, 0) AS turn_calls,
     COALESCE(t.failing_turns, 0) AS failing_turns,
     COALESCE(t.failing_turn_calls, 0) AS failing_turn_calls,
+    v.tool_reads + v.tool_edits + v.tool_runs + v.tool_others AS tool_calls,
     t.task_s
   FROM visit AS v
   LEFT JOIN turn AS t ON t.session_key = v.session_key AND t.visit_number = v.visit_number
+),
+told AS (
+  SELECT
+    counted.*,
+    CASE
+      WHEN turns = 0 THEN 'none'
+      WHEN agent_calls + tool_calls = 0 THEN 'loops'
+      WHEN CAST(calls AS DOUBLE) / turns >= $deep_loop_calls THEN 'loops'
+      WHEN told_calls * 2 >= calls AND tool_calls > tool_others THEN 'tools'
+      WHEN input_calls = 0 THEN 'none'
+      ELSE 'tokens'
+    END AS profile_evidence
+  FROM counted
 ),
 bounded AS (
   SELECT c.session_key, c.visit_number, MIN(p.below_tokens) AS below_tokens
@@ -78,12 +100,15 @@ SELECT
   c.start_at,
   c.end_at,
   CASE
-    WHEN c.turns = 0 THEN 'unknown'
-    WHEN c.agent_calls = 0 THEN 'chat-only'
-    WHEN CAST(c.calls AS DOUBLE) / c.turns >= $deep_loop_calls THEN 'deep-loop'
-    WHEN c.input_calls = 0 THEN 'unknown'
-    ELSE p.profile
+    WHEN c.profile_evidence = 'none' THEN 'unknown'
+    WHEN c.profile_evidence = 'tokens' THEN p.profile
+    WHEN c.profile_evidence = 'loops' AND c.agent_calls + c.tool_calls = 0 THEN 'chat-only'
+    WHEN c.profile_evidence = 'loops' THEN 'deep-loop'
+    WHEN c.tool_edits >= c.tool_runs AND 2 * c.tool_edits >= c.tool_reads THEN 'coders'
+    WHEN c.tool_runs >= c.tool_reads - c.tool_edits THEN 'terminal'
+    ELSE 'readers'
   END AS profile,
+  c.profile_evidence,
   c.team_id,
   c.key_alias,
   c.client,
@@ -102,6 +127,11 @@ SELECT
   c.failing_turn_calls,
   c.input_calls,
   c.input_tokens,
+  c.told_calls,
+  CASE WHEN c.told_calls > 0 THEN c.tool_reads END AS tool_reads,
+  CASE WHEN c.told_calls > 0 THEN c.tool_edits END AS tool_edits,
+  CASE WHEN c.told_calls > 0 THEN c.tool_runs END AS tool_runs,
+  CASE WHEN c.told_calls > 0 THEN c.tool_others END AS tool_others,
   c.context_end_tokens,
   DATE_DIFF('microsecond', c.start_at, c.end_at) / 1e6 AS wall_s,
   c.task_s,
@@ -109,7 +139,7 @@ SELECT
   c.main_flight_us / 1e6 AS main_flight_s,
   c.busy_us / 1e6 AS busy_s,
   c.all_flight_us / 1e6 AS overlapping_s
-FROM counted AS c
+FROM told AS c
 LEFT JOIN prm_business_day AS d ON c.start_at >= d.start_at AND c.start_at < d.end_at
 LEFT JOIN bounded AS b ON b.session_key = c.session_key AND b.visit_number = c.visit_number
 LEFT JOIN prm_profile AS p ON p.below_tokens = b.below_tokens

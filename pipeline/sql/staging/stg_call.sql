@@ -76,6 +76,10 @@ WITH joined AS (
     e.reasoning_tokens AS reasoning_tokens,
     COALESCE(e.usage_source, r.usage_source, CASE WHEN r.usage_input IS NOT NULL THEN 'provider' END, 'none')
       AS usage_source,
+    COALESCE(e.tool_reads, r.tool_reads) AS tool_reads,
+    COALESCE(e.tool_edits, r.tool_edits) AS tool_edits,
+    COALESCE(e.tool_runs, r.tool_runs) AS tool_runs,
+    COALESCE(e.tool_others, r.tool_others) AS tool_others,
     e.message_count AS message_count,
     COALESCE(e.prompt_bytes, r.prompt_bytes) AS prompt_bytes,
     COALESCE(e.shared_bytes, r.shared_bytes) AS shared_bytes,

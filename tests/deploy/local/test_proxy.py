@@ -116,6 +116,29 @@ def test_the_proxy_gets_its_own_variables_and_not_those_of_somebody_else(proxy: 
     assert "DATABASE_URL" not in variables
 
 
+@pytest.mark.parametrize(
+    ("version", "given", "thresholds"),
+    [
+        ((3, 11, 7), {}, "0,0,0"),
+        ((3, 11, 7), {"PYTHON_GC_THRESHOLD": "700,10,10"}, "700,10,10"),
+        ((3, 12, 0), {}, None),
+    ],
+)
+def test_a_proxy_runs_without_the_collector_where_it_would_crash(
+    version: tuple[int, ...],
+    given: dict[str, str],
+    thresholds: str | None,
+    config: Path,
+    python: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("PYTHON_GC_THRESHOLD", raising=False)
+    monkeypatch.setattr(sys, "version_info", version)
+    with ProxyService(config, tmp_path, python=python, env=given) as proxy:
+        assert environment(proxy)["env"].get("PYTHON_GC_THRESHOLD") == thresholds
+
+
 def test_a_master_key_of_the_caller_is_the_one_that_is_used(
     config: Path, python: Path, tmp_path: Path
 ) -> None:

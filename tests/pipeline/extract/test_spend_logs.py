@@ -250,6 +250,30 @@ async def test_metadata_of_any_shape_gives_a_row(
     assert [r["usage_cached"] for r in rows(lake)] == [cached]
 
 
+@pytest.mark.parametrize("kind", ["jsonb", "json"])
+async def test_either_type_of_a_json_column_gives_the_same_rows(
+    database: Database, lake: Lake, kind: str
+) -> None:
+    connection, url = database
+    altered = f'ALTER TABLE "LiteLLM_SpendLogs" ALTER metadata DROP DEFAULT, ALTER metadata TYPE {kind};'
+    await connection.execute(SPEND_LOGS_1_106 + altered)
+    inner = {**METADATA, "spend_logs_metadata": json.dumps(METADATA["spend_logs_metadata"])}
+    shapes = [METADATA, inner, json.dumps(json.dumps(METADATA)), [METADATA], "null", {}]
+    for number, metadata in enumerate(shapes):
+        value = metadata if isinstance(metadata, str) else json.dumps(metadata)
+        await insert(connection, f"r{number}", metadata=value)
+    await insert(connection, "r6")
+    await connection.execute("""UPDATE "LiteLLM_SpendLogs" SET metadata = NULL WHERE request_id = 'r6'""")
+    report = await spend_logs.extract(lake, settings_for(url))
+    assert report.repaired == {"metadata double-encoded": 1}
+    found = {r["request_id"]: r for r in rows(lake)}
+    for name in ("r0", "r1", "r2"):
+        assert json.loads(found[name]["aw"])["event_id"] == "e-1"
+        told = ("litellm_call_id", "usage_cached", "attempted_retries", "error_class", "error_code")
+        assert [found[name][t] for t in told] == ["call-from-metadata", 16000, 2, "RateLimitError", "429"]
+    assert [found[f"r{n}"]["usage_input"] for n in range(3, 7)] == [None] * 4
+
+
 async def test_our_object_survives_a_double_encoded_row(database: Database, lake: Lake) -> None:
     connection, url = database
     await connection.execute(SPEND_LOGS_1_106)

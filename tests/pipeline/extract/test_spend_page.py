@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from gateway_plugin.hashing import Hasher
-from pipeline.extract.spend_page import SpendPages, buffer
+from pipeline.extract.identity_hash import user_digest
+from pipeline.extract.spend_page import SpendPages
 from pipeline.extract.spend_row import SOURCE_COLUMNS, RowReader
 from pipeline.extract.spend_staging import SpendStaging
 from pipeline.lake import Lake, connect
@@ -33,6 +33,8 @@ PLAIN: dict[str, dict[str, Any]] = {
     "no usage": {"usage": None, "extra_cached": "5"},
     "details are null": {"usage": USAGE | {"prompt_tokens_details": None, "cache_read_input_tokens": 9}},
     "spread answer": {"usage": {"prompt_tokens": 100, "output_tokens": 4, "cache_creation_input_tokens": 3}},
+    "numbers as text": {"usage": USAGE | {"prompt_tokens": "100"}},
+    "details that are none": {"usage": USAGE | {"prompt_tokens_details": "unknown"}},
     "a response-cache hit": {"cache_hit": " True "},
     "a failure": {
         "status": "failure",
@@ -52,7 +54,9 @@ ODD: dict[str, dict[str, Any]] = {
     "an object without our id": {"aw": {"schema": 1}},
     "an object in an object": {"aw": {"agentwatt": OBJECT}},
     "usage as text": {"usage": "nothing"},
-    "numbers as text": {"usage": USAGE | {"prompt_tokens": "100"}},
+    "a fraction of a token": {"usage": USAGE | {"prompt_tokens": 100.5}},
+    "tokens that are a truth value": {"usage": USAGE | {"completion_tokens": True}},
+    "numbers with a point": {"usage": USAGE | {"prompt_tokens": 100.0}},
     "negative tokens": {"usage": USAGE | {"prompt_tokens_details": {"cached_tokens": -1}}},
     "more cached than input": {"usage": USAGE | {"prompt_tokens_details": {"cached_tokens": 101}}},
     "tokens of the Responses API": {
@@ -76,27 +80,37 @@ def source_row(changes: dict[str, Any]) -> list[str | None]:
     return [json.dumps(v) if isinstance(v, dict) else v for v in row.values()]
 
 
+def stream_of(rows: list[list[str | None]]) -> pa.RecordBatchReader:
+    """Rows as the database's driver gives them."""
+    columns = [pa.array(column, pa.string()) for column in zip(*rows, strict=True)]
+    for name, kind in (("start_time", "timestamp[us]"), ("end_time", "timestamp[us]")):
+        place = SOURCE_COLUMNS.index(name)
+        columns[place] = columns[place].cast(kind)
+    return pa.Table.from_arrays(columns, list(SOURCE_COLUMNS)).to_reader()
+
+
 def staged(folder: Path, rows: list[list[str | None]], *, by_hand: bool, monkeypatch: Any) -> tuple[Any, ...]:
     """What a page becomes: rows, what was nulled, and how many rows the engine read by itself."""
-    text = io.StringIO(newline="")
-    csv.writer(text, lineterminator="\n").writerows([["" if v is None else v for v in row] for row in rows])
     reader = RowReader(Hasher(b"a secret of the tests"), ("end_user", "user_id", "key"))
     handed: list[Any] = []
-    with connect() as con, monkeypatch.context() as patch, buffer() as page:
+    with connect() as con, monkeypatch.context() as patch:
         staging = SpendStaging(con, Lake(folder), NOW)
         add = staging.add
         patch.setattr(staging, "add", lambda some: (handed.extend(some), add(some)))
         if by_hand:
-            patch.setattr(SpendPages, "_plain", lambda self: "FALSE")
+            patch.setattr("pipeline.extract.spend_page._PLAIN", "FALSE")
         pages = SpendPages(con, staging, reader)
-        page.write(text.getvalue().encode())
-        assert pages.load(page) == (len(rows), ["2026-03-02 08:00:00.125", "r1"])
-        pages.stage()
-        columns = [c[0] for c in con.execute("DESCRIBE staged").fetchall()]
-        found = [dict(zip(columns, r, strict=True)) for r in con.execute("SELECT * FROM staged").fetchall()]
+        page = pages.load(stream_of(rows))
+        assert (page.rows, page.key) == (len(rows), (datetime(2026, 3, 2, 8, 0, 0, 125_000), "r1"))
+        pages.stage(page)
+        gathered = con.execute(f"SELECT * FROM {staging.gather()}")
+        columns = [c[0] for c in gathered.description]
+        found = [dict(zip(columns, r, strict=True)) for r in gathered.fetchall()]
         for row in found:
             row["aw"] = None if row["aw"] is None else json.loads(row["aw"])
-        nulled = con.execute("SELECT reason, SUM(n) FROM repairs GROUP BY reason ORDER BY reason").fetchall()
+        nulled = staging.flush().repaired
+        tables = {t for (t,) in con.execute("SELECT table_name FROM duckdb_tables()").fetchall()}
+        assert page.table not in tables, "what was staged is forgotten"
     return found, nulled, dict(reader.repairs), len(rows) - len(handed)
 
 
@@ -117,13 +131,68 @@ def test_plain_and_odd_rows_of_one_page_all_arrive(tmp_path: Path, monkeypatch: 
     assert (len(found), by_engine) == (len(rows), len(PLAIN))
 
 
-def test_bytes_that_are_no_text_are_read_by_hand(tmp_path: Path) -> None:
-    fields = [b"" if v is None else v.encode() for v in source_row({"usage": None, "aw": None})]
-    fields[SOURCE_COLUMNS.index("model")] = b"\xff\xfe"
-    with connect() as con, buffer() as page:
+def test_a_page_keeps_the_order_of_the_database(tmp_path: Path) -> None:
+    rows = [source_row({"request_id": f"r{n}"}) for n in (3, 1, 2)]
+    with connect() as con:
         staging = SpendStaging(con, Lake(tmp_path), NOW)
         pages = SpendPages(con, staging, RowReader(Hasher(b"a secret of the tests"), ("key",)))
-        page.write(b",".join(fields) + b"\n")
-        assert pages.load(page) == (1, ["2026-03-02 08:00:00.125", "r1"])
-        pages.stage()
-        assert con.execute("SELECT model, request_id FROM staged").fetchall() == [("��", "r1")]
+        first = pages.load(stream_of(rows))
+        second = pages.load(stream_of(rows[:2]))  # before the first one is staged
+        assert (first.key[1], second.key[1]) == ("r2", "r1")
+        pages.stage(first)
+        pages.stage(second)
+        assert con.execute(f"SELECT request_id FROM {staging.gather()}").fetchall() == [
+            ("r3",), ("r1",), ("r2",), ("r3",), ("r1",),
+        ]  # fmt: skip
+
+
+def test_an_empty_page_has_no_rows(tmp_path: Path) -> None:
+    with connect() as con:
+        staging = SpendStaging(con, Lake(tmp_path), NOW)
+        pages = SpendPages(con, staging, RowReader(Hasher(b"a secret of the tests"), ("key",)))
+        assert pages.load(stream_of([source_row({})]).schema.empty_table().to_reader()).rows == 0
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2, 3), (2, 3, 0, 1), (0, 1, 1, 2, 3)])
+def test_a_file_is_in_order_and_holds_a_row_once_however_rows_came(
+    tmp_path: Path, order: tuple[int, ...]
+) -> None:
+    lake = Lake(tmp_path)
+    changes: list[dict[str, Any]] = [
+        {"request_id": f"r{n}", "start_time": f"2026-03-02 08:00:0{n // 2}", "end_user": f"user {n}"}
+        for n in range(4)
+    ]
+    changes[3] |= ODD["a null in the object"]  # one that is read by hand is merged with the others
+    with connect() as con:
+        staging = SpendStaging(con, lake, NOW)
+        pages = SpendPages(con, staging, RowReader(Hasher(b"a secret of the tests"), ("end_user",)))
+        for number in order:
+            pages.stage(pages.load(stream_of([source_row(changes[number])])))
+        flushed = staging.flush()
+        (path,) = lake.files("raw/spend_logs")
+        stored = con.execute(f"SELECT request_id, user_hash FROM read_parquet('{path}')").fetchall()
+    assert (flushed.rows, staging.rows) == (len(order), 0)
+    digests = [user_digest(Hasher(b"a secret of the tests"), f"user {n}") for n in range(4)]
+    assert stored == [(f"r{n}", digests[n]) for n in range(4)]
+
+
+def test_a_small_day_after_many_people_is_written_in_order(tmp_path: Path) -> None:
+    lake = Lake(tmp_path)
+    many = [
+        source_row({"request_id": f"r{n:05}", "start_time": "2026-03-01 08:00:00", "end_user": f"user {n}"})
+        for n in range(8000)
+    ]
+    few = [
+        source_row(
+            {"request_id": f"r{n:05}", "start_time": "2026-03-02", "end_user": f"user {n * 7919 % 8000}"}
+        )
+        for n in range(400)
+    ]
+    with connect() as con:
+        staging = SpendStaging(con, lake, NOW)
+        pages = SpendPages(con, staging, RowReader(Hasher(b"a secret of the tests"), ("end_user",)))
+        pages.stage(pages.load(stream_of(many)))
+        pages.stage(pages.load(stream_of(few)))
+        staging.flush()
+        stored = con.execute(f"SELECT request_id FROM read_parquet('{lake.files('raw/spend_logs')[1]}')")
+        assert stored.fetchall() == [(f"r{n:05}",) for n in range(400)]

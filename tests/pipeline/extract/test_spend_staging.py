@@ -107,5 +107,13 @@ def test_a_repeated_row_keeps_what_was_read_last(lake: Lake) -> None:
             staging = SpendStaging(con, lake, NOW + timedelta(hours=n))
             staging.add([text_row(status=status)])
             staging.flush()
-            con.execute("DROP TABLE staged; DROP TABLE repairs")
+            con.execute("DROP TABLE staged")
     assert stored(lake, "status") == [("success",)]
+
+
+def test_a_flush_without_rows_writes_nothing(lake: Lake) -> None:
+    with connect() as con:
+        staging = SpendStaging(con, lake, NOW)
+        flushed = [staging.flush(), staging.flush()]
+    assert [(f.rows, f.dates, f.rejected, f.repaired) for f in flushed] == [(0, set(), {}, {})] * 2
+    assert lake.files("raw/spend_logs") == []

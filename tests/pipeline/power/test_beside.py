@@ -121,7 +121,7 @@ def test_profiles_weeks_and_days_add_up_to_the_value(tmp_path: Path) -> None:
     found = figure(tmp_path, events, watts("GPU-a", 1000))
     one = row(found)
     parts = {p["profile"]: p["contribution"] for p in one["by_profile"]}
-    assert set(parts) == {"chat_only", "deep_loop"}
+    assert set(parts) == {"chat-only", "deep-loop"}
     assert sum(parts.values()) == pytest.approx(one["value"])
     assert sum(g["contribution"] for g in one["by_model_group"]) == pytest.approx(one["value"])
     (week,) = one["by_week"]

@@ -133,7 +133,7 @@ def test_markdown_tells_numbers_reasons_and_what_they_do_not_mean(out: Path) -> 
         "capacity: in-turn, 50 tok/s, 5 s, board (needs at least 8 measured hours",
         "model group large, on its own energy (sole group of its pool)",
         "shares its pool with titles and no split is declared",
-        "profile chat only",
+        "profile chat-only",
         "PUE (building meter)",
         "energy per million new tokens, board",
         "idle share of the energy, rack",

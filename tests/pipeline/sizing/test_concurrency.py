@@ -36,7 +36,7 @@ def test_published_split_moves_load_between_people_and_adds_none() -> None:
         concurrency.concurrency(100, duty.rho, duty.amplification)
     )
     by_name = {p.name: p.duty.rho for p in profiles}
-    assert by_name["deep_loop"] / by_name["chat_only"] == pytest.approx(1_100_000 / 23_000)
+    assert by_name["deep-loop"] / by_name["chat-only"] == pytest.approx(1_100_000 / 23_000)
 
 
 def test_busiest_hour_is_sized_and_not_the_mean() -> None:

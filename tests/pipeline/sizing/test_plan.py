@@ -370,7 +370,7 @@ def test_fixed_input_draws_nothing_and_moves_nothing() -> None:
 def test_published_profiles_split_the_people_without_adding_load(examples: Path) -> None:
     text = text_of(examples) + "\nprofiles: published\n"
     split = plan_file.parse(text)
-    assert [p.name for p in split.profiles] == ["readers", "coders", "terminal", "deep_loop", "chat_only"]
+    assert [p.name for p in split.profiles] == ["readers", "coders", "terminal", "deep-loop", "chat-only"]
     assert plan.compute(split)["results"]["concurrency"]["mean"] == pytest.approx(6.6)
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from pipeline import run
+from pipeline.sql import models
 from tests.pipeline.sql.synthetic import MONDAY, Settings, build, event, facts, row, write
 
 OPEN = {"stage": "open", "outcome": "open", "duration_ms": None, "input_tokens": None, "output_tokens": None,
@@ -169,14 +171,39 @@ def test_zero_cached_tokens_are_a_miss_not_unknown(tmp_path: Path) -> None:
     assert facts(build(tmp_path, [event("a", MONDAY, cached_tokens=0)]))["a"]["cached_tokens"] == 0
 
 
+def test_tool_calls_of_an_answer_are_those_of_the_record_that_says_how_the_call_ended(tmp_path: Path) -> None:
+    counts = {"tool_reads": 3, "tool_edits": 0, "tool_runs": 1, "tool_others": 2}
+    whole = event("b", MONDAY, **counts)
+    lake = build(
+        tmp_path,
+        [
+            event("a", MONDAY, **OPEN),
+            event("a", MONDAY, **counts),
+            event("b", MONDAY, **OPEN),
+            event("c", MONDAY, outcome="failure"),
+        ],
+        [row(whole)],
+    )
+    found = {name: tuple(call[c] for c in counts) for name, call in facts(lake).items()}
+    assert found == {"a": (3, 0, 1, 2), "b": (3, 0, 1, 2), "c": (None, None, None, None)}
+
+
+def test_every_column_that_another_record_may_fill_has_a_bit_of_its_own() -> None:
+    filled = set(re.findall(r"COALESCE\(r\.(\w+), m\.\1\)", models.load("stg_event").sql))
+    bits = re.findall(r"CASE WHEN r\.(\w+) IS NULL THEN 0 ELSE (\d+) END", models.load("stg_record").sql)
+    assert {name for name, _ in bits} == filled
+    assert sorted(int(bit) for _, bit in bits) == [2**n for n in range(len(filled))]
+    assert len(filled) < 63  # more do not fit a BIGINT
+
+
 def test_older_files_without_newer_columns_and_with_foreign_ones_are_read(tmp_path: Path) -> None:
     import duckdb
 
     write(tmp_path, "raw_event", [event("a", MONDAY)])
     path = tmp_path / "raw/events/date=2026-03-02/a.parquet"
     duckdb.sql(
-        f"COPY (SELECT * EXCLUDE (prefix_steps, degraded, tool_ms), 1 AS novelty FROM '{path}') TO "
-        f"'{path.with_name('b.parquet')}' (FORMAT parquet)"
+        f"COPY (SELECT * EXCLUDE (prefix_steps, degraded, tool_ms, tool_reads), 1 AS novelty FROM '{path}') "
+        f"TO '{path.with_name('b.parquet')}' (FORMAT parquet)"
     )
     path.unlink()
     run.build(tmp_path, Settings())

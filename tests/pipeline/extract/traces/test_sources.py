@@ -166,6 +166,32 @@ def test_copilot_turns_tools_and_outcomes_come_out(bring: Bring, facts: Facts) -
     assert facts("COUNT(DISTINCT turn_key)", "") == [(2,)]
 
 
+COUNTS = "tool_reads, tool_edits, tool_runs, tool_others"
+
+
+def test_copilot_tools_are_counted_at_the_call_that_asked_for_them(bring: Bring, facts: Facts) -> None:
+    names = ["read_file", "replace_string_in_file", "run_in_terminal", "manage_todo_list"]
+    batches = [
+        {"request_id": "m1", "function_calls": [{"name": n} for n in names]},
+        {"request_id": "m1", "function_calls": [{"name": "grep_search"}]},
+    ]
+    calls = [copilot_call(1, "user", 1000, 0), copilot_call(5, "agent", 1500, 900)]
+    bring([copilot_session("s-12345678", [calls], batches)])
+    assert facts(COUNTS) == [(2, 1, 1, 1), (0, 0, 0, 0)]
+
+
+def test_a_copilot_batch_of_no_known_call_leaves_the_other_calls_of_its_turn_unknown(
+    bring: Bring, facts: Facts
+) -> None:
+    batches = [
+        {"request_id": "m5", "function_calls": [{"name": "run_in_terminal"}]},
+        {"request_id": "gone", "function_calls": [{"name": "read_file"}]},
+    ]
+    calls = [copilot_call(1, "user", 1000, 0), copilot_call(5, "agent", 1500, 900)]
+    bring([copilot_session("s-12345678", [calls], batches)])
+    assert facts(COUNTS) == [(None, None, None, None), (0, 0, 1, 0)]
+
+
 def test_a_copilot_session_in_two_shards_is_one_session(bring: Bring, facts: Facts) -> None:
     bring([copilot_session("s-12345678", [[copilot_call(1, "user", 10, 0)]])], "a.jsonl")
     bring([copilot_session("s-12345678", [[copilot_call(99, "agent", 10, 0)]])], "b.jsonl")
@@ -183,6 +209,8 @@ def test_tracelab_examples_give_their_rounds_hits_and_users(
     path = SHARED / f"tracelab_examples/{form}/round_trace.jsonl"
     (report,) = importing.import_files(settings, [path]).files
     assert (report.kind, report.calls, report.rejected.total()) == ("tracelab", 19, 0)
+    sums = ", ".join(f"CAST(SUM({name.strip()}) AS BIGINT)" for name in COUNTS.split(","))
+    assert facts(sums, "") == [(4, 2, 13, 0)]  # 3 + 1 web, 2 written files, Bash and exec_command
     rounds = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     assert facts(
         "SUM(input_tokens), SUM(cached_tokens), SUM(output_tokens), COUNT(DISTINCT session_key), "
