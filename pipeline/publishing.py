@@ -79,7 +79,8 @@ def publish(
     # Joins by range with short tables of conventions: a loop is cheaper than sorting the calls.
     con.execute("SET nested_loop_join_threshold = 64")
     windows = parts(con, lake, settings)
-    made = {day.isoformat(): _made_of(lake, settings, w) for day, w in windows.items()}
+    listing, conventions = _Listing(lake), manifest.mart_conventions(settings)
+    made = {day.isoformat(): _made_of(listing, conventions, w) for day, w in windows.items()}
     stale = [d for d in windows if known.get(d.isoformat()) != made[d.isoformat()]]
     if stale:
         parameters.relation(con, "prm_metric_day", day=("DATE", sorted(binding.days(lake, "raw/metrics"))))
@@ -94,21 +95,36 @@ def stale(
     con: duckdb.DuckDBPyConnection, lake: Path, settings: parameters.Conventions, known: dict[str, str]
 ) -> set[date]:
     """Return the days whose parts are not what *known* says, over the facts as they stand."""
+    listing, conventions = _Listing(lake), manifest.mart_conventions(settings)
     windows = parts(con, lake, settings)
-    return {d for d, w in windows.items() if known.get(d.isoformat()) != _made_of(lake, settings, w)}
+    return {d for d, w in windows.items() if known.get(d.isoformat()) != _made_of(listing, conventions, w)}
 
 
-def _made_of(lake: Path, settings: parameters.Conventions, window: parameters.Window) -> str:
+class _Listing:
+    """Sizes and times of the files of days: parts overlap, and every day is listed once for all of them."""
+
+    def __init__(self, lake: Path) -> None:
+        self._lake = lake
+        self._known: dict[tuple[str, date], manifest.Stamps] = {}
+
+    def of(self, folder: str, days: Iterable[date]) -> manifest.Stamps:
+        """Return the stamps of the files of *days* in *folder*."""
+        found: manifest.Stamps = {}
+        for day in days:
+            if (folder, day) not in self._known:
+                self._known[folder, day] = manifest.stamps(
+                    self._lake, binding.files(self._lake, folder, [day])
+                )
+            found |= self._known[folder, day]
+        return found
+
+
+def _made_of(listing: _Listing, conventions: str, window: parameters.Window) -> str:
     """A digest of everything that a part depends on."""
-    facts = [p for f in binding.FACTS.values() for p in binding.files(lake, f, fact_days(window))]
-    metrics = binding.files(lake, "raw/metrics", _metric_days(window))
-    return manifest.digest(
-        (
-            manifest.mart_conventions(settings),
-            window,
-            *sorted(manifest.stamps(lake, [*facts, *metrics]).items()),
-        )
-    )
+    stamps = listing.of("raw/metrics", _metric_days(window))
+    for folder in binding.FACTS.values():
+        stamps |= listing.of(folder, fact_days(window))
+    return manifest.digest((conventions, window, *sorted(stamps.items())))
 
 
 def _core_days(window: parameters.Window) -> list[date]:
@@ -154,7 +170,7 @@ def _build(
         columns = [row[0] for row in con.execute(f"DESCRIBE {name}").fetchall()]
         where = f" WHERE business_day = DATE '{day.isoformat()}'" if "business_day" in columns else ""
         target = Path("marts") / name.removeprefix("mart_") / f"date={day.isoformat()}" / "part.parquet"
-        Lake(lake).write(con, f"SELECT * FROM {name}{where}", target, "ALL")
+        Lake(lake).write(con, f"SELECT * FROM {name}{where}", target)
     for name in names:
         con.execute(f"DROP TABLE {name}")
     con.execute("DROP VIEW fct_call")
@@ -195,7 +211,7 @@ def _bind(con: duckdb.DuckDBPyConnection, lake: Path, window: parameters.Window)
         ).fetchall()
     }
     bare = not binding.files(lake, "raw/metrics", _metric_days(window))
-    wide = _words(n for n in needed() if not (_of_window(n) or (bare and n in _WITHOUT_POWER))) | _ALWAYS
+    wide = _words(n for n in needed() if looks_beside(n) and not (bare and n in _WITHOUT_POWER)) | _ALWAYS
     columns = [c for c in stored if c in _words(needed()) | _ALWAYS]
     names = ", ".join(columns)
     start = f"TIMESTAMP '{window.start.isoformat(sep=' ')}'"
@@ -241,10 +257,10 @@ def _words(names: Iterable[str]) -> set[str]:
     return {w for n in names for w in re.findall(r"\w+", _COMMENT.sub("", models.load(n).sql))}
 
 
-def _of_window(name: str) -> bool:
-    """Whether a mart reads calls of its window alone, or none, so that others need not be there."""
+def looks_beside(name: str) -> bool:
+    """Whether a mart reads calls beside its window, so that these must carry what it names."""
     sql = _COMMENT.sub("", models.load(name).sql)
-    return "fct_call" not in sql or _IN_WINDOW.search(sql) is not None
+    return "fct_call" in sql and _IN_WINDOW.search(sql) is None
 
 
 def _drop_others(lake: Path, days: Iterable[date]) -> None:
@@ -262,4 +278,4 @@ def _drop_others(lake: Path, days: Iterable[date]) -> None:
             path.rmdir()
 
 
-__all__ = ["LOOK_BACK", "fact_days", "needed", "parts", "publish", "stale"]
+__all__ = ["LOOK_BACK", "fact_days", "looks_beside", "needed", "parts", "publish", "stale"]

@@ -36,6 +36,7 @@ CALL_MARTS: Final = (
     "mart_call_day",
     "mart_prompt_bucket",
     "mart_suspect_cell",
+    "mart_hour_cell",
     "mart_realised",
     "mart_potential",
     "mart_burst",

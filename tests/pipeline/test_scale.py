@@ -261,3 +261,10 @@ def test_only_what_is_published_and_what_it_is_made_of_is_built() -> None:
     assert set(models.PUBLISHED) <= set(names)
     assert "mart_burst" in names
     assert "mart_agent_gap" not in names
+
+
+def test_a_mart_that_looks_beside_its_days_is_told_from_one_that_keeps_to_them() -> None:
+    assert {n for n in publishing.needed() if publishing.looks_beside(n)} == {
+        "mart_burst", "mart_concurrency_level", "mart_turn_conformity", "mart_agent_interval",
+        "mart_pooled_hour",
+    }  # fmt: skip
