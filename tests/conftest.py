@@ -24,10 +24,18 @@ def in_continuous_integration() -> bool:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep the integration tests of a folder in one process: they share services that start for a minute."""
+    """Keep integration tests that share services, which start for a minute, in one process.
+
+    Those are the tests of a folder, and of a file for each of LiteLLM's releases that it is run against.
+    """
     for item in items:
-        if item.get_closest_marker("integration") is not None:
-            item.add_marker(pytest.mark.xdist_group(item.path.parent.name))
+        if item.get_closest_marker("integration") is None:
+            continue
+        group = item.path.parent.name
+        callspec = getattr(item, "callspec", None)
+        if callspec is not None and (release := {"newest", "oldest"} & set(callspec.id.split("-"))):
+            group = "-".join([group, item.path.stem, *release])
+        item.add_marker(pytest.mark.xdist_group(group))
 
 
 def _skipped(config: pytest.Config) -> Iterator[str]:
