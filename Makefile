@@ -45,7 +45,9 @@ install: $(VENV)/.dev $(VENV)/.preview $(VENV)-oldest/.ready ## install everythi
 demo: $(VENV)/.demo ## the whole path once: real proxy, recorded agent work, first sizing report
 	$(BIN)/python -m deploy.local.demo
 
-test: lint types unit integration ## everything that CI runs
+test: lint types ## everything that CI runs
+	@echo "Unit and integration tests run side by side; each prints when it has ended (a quarter of an hour) …"
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target unit integration
 
 lint: $(VENV)/.dev ## style, formatting, import contracts
 	$(BIN)/ruff check .
