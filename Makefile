@@ -62,8 +62,8 @@ unit: $(VENV)/.dev ## tests without services of minutes
 
 integration: $(VENV)/.dev $(VENV)/.preview $(VENV)-oldest/.ready ## the real proxy, database and Redis, oldest and newest
 	$(VENV)-oldest/bin/python -m pytest -q tests/gateway_plugin/test_counting*.py
-	@# Two folders at a time: most of their time goes by in waiting.
-	AGENTWATT_OTHER_PYTHON=$(CURDIR)/$(VENV)-oldest/bin/python $(BIN)/python -m pytest -n 2 --dist loadgroup -m integration
+	@# Two files at a time: most of their time goes by in waiting.
+	AGENTWATT_OTHER_PYTHON=$(CURDIR)/$(VENV)-oldest/bin/python $(BIN)/python -m pytest -n 2 --dist loadfile -m integration
 
 clean: ## remove the environment and what runs left behind
 	rm -rf $(VENV) $(VENV)-oldest out build dist

@@ -23,21 +23,6 @@ def in_continuous_integration() -> bool:
     return os.environ.get("CI", "").strip().lower() not in {"", "0", "false"}
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep integration tests that share services, which start for a minute, in one process.
-
-    Those are the tests of a folder, and of a file for each of LiteLLM's releases that it is run against.
-    """
-    for item in items:
-        if item.get_closest_marker("integration") is None:
-            continue
-        group = item.path.parent.name
-        callspec = getattr(item, "callspec", None)
-        if callspec is not None and (release := {"newest", "oldest"} & set(callspec.id.split("-"))):
-            group = "-".join([group, item.path.stem, *release])
-        item.add_marker(pytest.mark.xdist_group(group))
-
-
 def _skipped(config: pytest.Config) -> Iterator[str]:
     """Yield a line for each skipped test or module of the whole run, whichever process ran it."""
     reporter = config.pluginmanager.get_plugin("terminalreporter")
