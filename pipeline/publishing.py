@@ -79,25 +79,31 @@ def publish(
     # Joins by range with short tables of conventions: a loop is cheaper than sorting the calls.
     con.execute("SET nested_loop_join_threshold = 64")
     windows = parts(con, lake, settings)
-    listing, conventions = _Listing(lake), manifest.mart_conventions(settings)
-    made = {day.isoformat(): _made_of(listing, conventions, w) for day, w in windows.items()}
-    stale = [d for d in windows if known.get(d.isoformat()) != made[d.isoformat()]]
-    if stale:
+    made = _made(lake, settings, windows)
+    changed = [d for d in windows if known.get(d.isoformat()) != made[d.isoformat()]]
+    if changed:
         parameters.relation(con, "prm_metric_day", day=("DATE", sorted(binding.days(lake, "raw/metrics"))))
-    for number, day in enumerate(stale):
-        report("marts", number, len(stale))
+    for number, day in enumerate(changed):
+        report("marts", number, len(changed))
         _build(con, lake, settings, day, windows[day])
     _drop_others(lake, windows)
-    return made, tuple(stale)
+    return made, tuple(changed)
 
 
 def stale(
     con: duckdb.DuckDBPyConnection, lake: Path, settings: parameters.Conventions, known: dict[str, str]
 ) -> set[date]:
     """Return the days whose parts are not what *known* says, over the facts as they stand."""
+    made = _made(lake, settings, parts(con, lake, settings))
+    return {date.fromisoformat(day) for day, digest in made.items() if known.get(day) != digest}
+
+
+def _made(
+    lake: Path, settings: parameters.Conventions, windows: dict[date, parameters.Window]
+) -> dict[str, str]:
+    """Return of every part what it would be made of now."""
     listing, conventions = _Listing(lake), manifest.mart_conventions(settings)
-    windows = parts(con, lake, settings)
-    return {d for d, w in windows.items() if known.get(d.isoformat()) != _made_of(listing, conventions, w)}
+    return {day.isoformat(): _made_of(listing, conventions, w) for day, w in windows.items()}
 
 
 class _Listing:

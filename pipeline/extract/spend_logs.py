@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from gateway_plugin.hashing import Hasher
@@ -83,15 +83,9 @@ async def extract(
         UnreachableError: the database does not answer, refuses us, or a statement ran into its limit.
     """
     report = ExtractReport()
-    mark = _watermark(lake)
+    mark = watermark(lake)
     now = datetime.now(UTC).replace(tzinfo=None)
-    low, high = _OLDEST, now + timedelta(days=1)
-    if since:
-        low = datetime(since.year, since.month, since.day)
-    elif mark:
-        low = mark[0] - timedelta(seconds=settings.database.lateness_s)
-    if until:
-        high = min(high, datetime(until.year, until.month, until.day))
+    low, high = span(mark, settings, now, since=since, until=until)
     moves = mark is None or low <= mark[0]  # else a gap would stay unread behind the watermark
     secret = settings.hash_secret.get_secret_value() if settings.hash_secret else ""
     reader = RowReader(Hasher(secret.encode()) if secret else None, settings.user_precedence)
@@ -131,9 +125,29 @@ async def extract(
     return report
 
 
-def _watermark(lake: Lake) -> tuple[datetime, str] | None:
+def watermark(lake: Lake) -> tuple[datetime, str] | None:
+    """Return start time and request id of the last row that was read; None when none was."""
     mark = lake.read_state(STATE).get("watermark")
     return (datetime.fromisoformat(mark[0]), str(mark[1])) if mark else None
+
+
+def span(
+    mark: tuple[datetime, str] | None,
+    settings: Settings,
+    now: datetime,
+    *,
+    since: date | None = None,
+    until: date | None = None,
+) -> tuple[datetime, datetime]:
+    """Return the naive UTC instants from which and before which the next extraction reads start times."""
+    low, high = _OLDEST, now + timedelta(days=1)
+    if since:
+        low = datetime.combine(since, time())
+    elif mark:
+        low = mark[0] - timedelta(seconds=settings.database.lateness_s)
+    if until:
+        high = min(high, datetime.combine(until, time()))
+    return low, high
 
 
 def _flush(

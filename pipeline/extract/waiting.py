@@ -5,19 +5,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time, timedelta
-from typing import Any, Final
+from datetime import UTC, date, datetime
+from typing import Any
 
 from redis.exceptions import ResponseError
 
 from pipeline.extract.database import connection, split_url, transaction
 from pipeline.extract.redis_server import client, text
-from pipeline.extract.spend_logs import STATE, discover
+from pipeline.extract.spend_logs import discover, span, watermark
 from pipeline.extract.spend_query import quote
 from pipeline.lake import Lake
 from pipeline.settings import RedisSettings, Settings
-
-_OLDEST: Final = datetime(2020, 1, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,16 +60,13 @@ async def rows(
         ConfigError: no URL, or the table is not there.
         UnreachableError: the database does not answer, or counting ran into its limit.
     """
-    mark = lake.read_state(STATE).get("watermark")
-    low, high = _OLDEST, datetime.now(UTC).replace(tzinfo=None) + timedelta(days=1)
+    mark = watermark(lake)
+    low, high = span(mark, settings, datetime.now(UTC).replace(tzinfo=None), since=since, until=until)
     why = "all rows: none was read before"
     if since:
-        low, why = datetime.combine(since, time()), f"rows from {since.isoformat()} on"
+        why = f"rows from {since.isoformat()} on"
     elif mark:
-        low = datetime.fromisoformat(mark[0]) - timedelta(seconds=settings.database.lateness_s)
         why = f"rows since {low.isoformat(sep=' ', timespec='seconds')}, late ones among them"
-    if until:
-        high = min(high, datetime.combine(until, time()))
     schema = settings.database.db_schema
     if settings.database.url and schema == "public":
         schema = split_url(settings.database.url.get_secret_value())[1] or schema
