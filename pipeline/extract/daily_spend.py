@@ -9,7 +9,7 @@ from datetime import date, datetime, time
 from typing import TYPE_CHECKING, Final
 
 from pipeline.errors import ConfigError
-from pipeline.extract.database import connection, split_url, transaction
+from pipeline.extract.database import connection, schema_of, transaction
 from pipeline.extract.spend_query import quote
 from pipeline.settings import Settings
 
@@ -68,9 +68,7 @@ async def read(settings: Settings, since: date, until: date) -> Ledger:
         ConfigError: no URL, or the ledger's table is not there.
         UnreachableError: the database does not answer.
     """
-    schema = settings.database.db_schema
-    if settings.database.url and schema == "public":
-        schema = split_url(settings.database.url.get_secret_value())[1] or schema
+    schema = schema_of(settings.database)
     async with connection(settings) as database, transaction(database, settings):
         found = await database.fetch(
             "SELECT table_name::text, column_name::text, data_type::text FROM information_schema.columns "

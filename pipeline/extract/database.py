@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from pipeline.errors import ConfigError, UnreachableError
-from pipeline.settings import Settings
+from pipeline.settings import DatabaseSettings, Settings
 
 if TYPE_CHECKING:
     import asyncpg
@@ -81,6 +81,13 @@ def split_url(url: str) -> tuple[str, str | None]:
     pairs = parse_qsl(parts.query, keep_blank_values=True)
     kept = urlencode([(k, v) for k, v in pairs if k not in _PRISMA_ONLY])
     return urlunsplit(parts._replace(query=kept)), dict(pairs).get("schema")
+
+
+def schema_of(settings: DatabaseSettings) -> str:
+    """Return the schema of the proxy's tables: the setting, else the one that Prisma is told in the URL."""
+    if settings.url and settings.db_schema == "public":
+        return split_url(settings.url.get_secret_value())[1] or settings.db_schema
+    return settings.db_schema
 
 
 @asynccontextmanager

@@ -16,7 +16,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from gateway_plugin.hashing import Hasher
-from pipeline.extract.database import connection, split_url, transaction
+from pipeline.extract.database import connection, schema_of, transaction
 from pipeline.extract.spend_page import Page, SpendPages
 from pipeline.extract.spend_query import SpendQuery, build
 from pipeline.extract.spend_row import RowReader
@@ -213,9 +213,7 @@ async def _reading(
 
 async def discover(database: asyncpg.Connection, settings: Settings) -> SpendQuery:
     """Look at the table's columns and build the statements for them."""
-    schema, table = settings.database.db_schema, settings.database.table
-    if settings.database.url and schema == "public":
-        schema = split_url(settings.database.url.get_secret_value())[1] or schema
+    schema, table = schema_of(settings.database), settings.database.table
     async with transaction(database, settings):
         found = await database.fetch(
             "SELECT column_name::text, data_type::text FROM information_schema.columns "

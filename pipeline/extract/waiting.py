@@ -10,7 +10,7 @@ from typing import Any
 
 from redis.exceptions import ResponseError
 
-from pipeline.extract.database import connection, split_url, transaction
+from pipeline.extract.database import connection, schema_of, transaction
 from pipeline.extract.redis_server import client, text
 from pipeline.extract.spend_logs import discover, span, watermark
 from pipeline.extract.spend_query import quote
@@ -67,10 +67,7 @@ async def rows(
         why = f"rows from {since.isoformat()} on"
     elif mark:
         why = f"rows since {low.isoformat(sep=' ', timespec='seconds')}, late ones among them"
-    schema = settings.database.db_schema
-    if settings.database.url and schema == "public":
-        schema = split_url(settings.database.url.get_secret_value())[1] or schema
-    place = f"{quote(schema)}.{quote(settings.database.table)}"
+    place = f"{quote(schema_of(settings.database))}.{quote(settings.database.table)}"
     async with connection(settings) as database:
         keyed = (await discover(database, settings)).keyed
         async with transaction(database, settings):
