@@ -30,8 +30,10 @@ if TYPE_CHECKING:
 
 STATE: Final = "spend_logs"
 _OLDEST: Final = datetime(2020, 1, 1)
-#: Rows staged in memory before the dates they touch are rewritten.
-_FLUSH_ROWS: Final = 200_000
+#: Rows staged in memory before complete dates among them are written.
+_FLUSH_ROWS: Final = 50_000
+#: Rows of one date staged in memory before it is written though more of it may come.
+_DATE_ROWS: Final = 200_000
 #: Pages that wait in memory while others are worked on.
 _AHEAD: Final = 2
 
@@ -83,9 +85,10 @@ async def extract(
         UnreachableError: the database does not answer, refuses us, or a statement ran into its limit.
     """
     report = ExtractReport()
-    mark = watermark(lake)
+    before = mark = watermark(lake)
     now = datetime.now(UTC).replace(tzinfo=None)
     low, high = span(mark, settings, now, since=since, until=until)
+    done = low
     moves = mark is None or low <= mark[0]  # else a gap would stay unread behind the watermark
     secret = settings.hash_secret.get_secret_value() if settings.hash_secret else ""
     reader = RowReader(Hasher(secret.encode()) if secret else None, settings.user_precedence)
@@ -99,6 +102,9 @@ async def extract(
         if not query.keyed:
             report.notices.append("SpendLogs keeps times as text: the whole table is read on every run.")
     with connect() as con, SpendStream(settings.database) as stream:
+        # One page is loaded while another one is staged and the server works on a third: a statement that
+        # took more than its thread would take it from them.
+        con.execute("SET threads = 1")
         staging = SpendStaging(con, lake, now)
         pages = SpendPages(con, staging, reader)
         async with _reading(stream, pages, query, low, high) as coming:
@@ -107,7 +113,14 @@ async def extract(
                 report.rows_read += page.rows
                 if isinstance(page.key, tuple) and moves:
                     mark = max(mark or page.key, page.key)
-                if staging.rows >= _FLUSH_ROWS:
+                if staging.rows >= _FLUSH_ROWS and isinstance(page.key, tuple):
+                    # Rows come by start time, so the dates before this one are complete.
+                    midnight = datetime.combine(page.key[0], time())
+                    if midnight > done:
+                        known = max(before or (midnight, ""), (midnight, "")) if moves else before
+                        await asyncio.to_thread(_flush, lake, staging, report, known, now, midnight)
+                        done = midnight
+                if staging.rows >= _DATE_ROWS:
                     await asyncio.to_thread(_flush, lake, staging, report, mark, now)
                 progress(report)
         _flush(lake, staging, report, mark, now)
@@ -151,10 +164,15 @@ def span(
 
 
 def _flush(
-    lake: Lake, staging: SpendStaging, report: ExtractReport, mark: tuple[datetime, str] | None, now: datetime
+    lake: Lake,
+    staging: SpendStaging,
+    report: ExtractReport,
+    mark: tuple[datetime, str] | None,
+    now: datetime,
+    until: datetime | None = None,
 ) -> None:
-    """Write what is staged, then remember how far we are."""
-    flushed = staging.flush()
+    """Write what is staged, or what of it starts before an instant, then remember how far we are."""
+    flushed = staging.flush(until)
     report.rows_written += flushed.rows
     report.dates |= flushed.dates
     report.rejected += flushed.rejected

@@ -83,7 +83,7 @@ class SpendPages:
         self._loading = con.cursor()  # loading a page and staging the one before happen at the same time
         self._staging = staging
         self._reader = reader
-        self._loaded = 0
+        self._loaded = self._forgot = 0
         self._shapes: dict[tuple[int, int], bool] = {}
         con.execute(
             "CREATE TEMP TABLE people "
@@ -164,9 +164,7 @@ class SpendPages:
     def _identify(self, table: str) -> None:
         """Map the identities that are new to digests."""
         reader, con = self._reader, self._con
-        if not self._staging.rows:  # nothing refers to them
-            for memory in ("people", "sessions"):
-                con.execute(f"DELETE FROM {memory} WHERE (SELECT COUNT(*) FROM {memory}) > {_KNOWN}")
+        self._forget()
         people = con.execute(
             f"""SELECT DISTINCT end_user, "user", api_key FROM {table} AS j
             WHERE NOT EXISTS (FROM people AS p WHERE {_SAME_PERSON})"""
@@ -187,6 +185,18 @@ class SpendPages:
             ("session_id", "safe"),
             [(session, safe_id(reader.hasher, session)) for (session,) in sessions],
         )
+
+    def _forget(self) -> None:
+        """Drop identities that no staged row refers to, once there are many."""
+        if self._forgot == self._staging.flushes:
+            return
+        self._forgot = self._staging.flushes
+        con, staged = self._con, self._staging.attached
+        for memory, same in (("people", _SAME_PERSON), ("sessions", "p.session_id = j.session_id")):
+            (known,) = con.execute(f"SELECT COUNT(*) FROM {memory}").fetchone() or (0,)
+            if known > _KNOWN:
+                needed = "".join(f" AND NOT EXISTS (FROM {table} AS j WHERE {same})" for table in staged)
+                con.execute(f"DELETE FROM {memory} AS p WHERE TRUE{needed}")
 
     def _digest(self, end_user: str | None, user_id: str | None, key: str | None) -> str | None:
         reader = self._reader

@@ -55,18 +55,21 @@ class Flushed:
 
 
 class SpendStaging:
-    """Collects pages and writes them; *now* stamps the rows and bounds plausible start times."""
+    """Collects pages and writes them; *now* stamps the rows and bounds plausible start times.
+
+    ``rows`` and ``attached`` tell what is staged, ``flushes`` how often something was written.
+    """
 
     def __init__(self, con: duckdb.DuckDBPyConnection, lake: Lake, now: datetime) -> None:
         self._con = con
         self._lake = lake
         self._now = now
-        self.rows = 0
+        self.rows = self.flushes = 0
         con.execute(_MACROS)
         columns = ", ".join(f"{name} {type_}" for name, type_ in SCHEMAS[TABLE].items())
         marks = ", ".join(f"{name} BOOLEAN" for name in _REPAIRS)
         con.execute(f"CREATE TEMP TABLE staged ({columns}, reason VARCHAR, start_text VARCHAR, {marks})")
-        self._attached: list[str] = []
+        self.attached: list[str] = []
         self._read = self._identified = ""
 
     def add(self, rows: Sequence[Sequence[str | None]]) -> None:
@@ -93,20 +96,23 @@ class SpendStaging:
             read: SELECT of ``TEXT_COLUMNS`` and what identifies a row, from the relation ``arrived``.
             identified: FROM clause that joins ``p.user_hash`` and ``s.safe`` to what was read, as ``j``.
         """
-        self._attached.append(table)
+        self.attached.append(table)
         self._read, self._identified = read, identified
         self.rows += rows
 
-    def gather(self) -> str:
-        """Bring everything that is staged into one relation and return its name.
+    def gather(self, before: datetime | None = None) -> str:
+        """Bring what is staged, or the rows of it that start before an instant, into one relation.
 
-        What there is to check about it goes into the table ``checked``.
+        What there is to check about it goes into the table ``checked``. Returns the relation's name.
         """
         con = self._con
         every = [*SCHEMAS[TABLE], *_CHECKED]
-        wide, narrow = ["SELECT * FROM staged"], [f"SELECT {_NARROW} FROM staged"]
-        if self._attached:
-            union = " UNION ALL ".join(f"SELECT * FROM {table}" for table in self._attached)
+        part = f"FROM staged WHERE {_taken(before)}"
+        wide, narrow = [f"SELECT * {part}"], [f"SELECT {_NARROW} {part}"]
+        if self.attached:
+            union = " UNION ALL ".join(
+                f"SELECT * FROM {table} WHERE {_taken(before)}" for table in self.attached
+            )
             con.execute(f"CREATE OR REPLACE TEMP VIEW arrived AS {union}")
             con.execute(f"CREATE OR REPLACE TEMP VIEW engine AS {self._read}")
             con.execute(f"CREATE OR REPLACE TEMP VIEW typed AS {self._select('engine')}")
@@ -118,11 +124,16 @@ class SpendStaging:
         con.execute(f"CREATE OR REPLACE TEMP TABLE checked AS {' UNION ALL '.join(narrow)}")
         return "arriving"
 
-    def flush(self) -> Flushed:
-        """Merge the staged rows into the files of their dates; forget them."""
+    def flush(self, before: datetime | None = None) -> Flushed:
+        """Merge the staged rows into the files of their dates; forget them.
+
+        Args:
+            before: rows that start at this instant or later stay staged, whatever there is to say of them;
+                only for rows whose start the database told as a time.
+        """
         flushed = Flushed()
         con = self._con
-        self.gather()
+        self.gather(before)
         reasons = con.execute(
             "SELECT reason, count(*) FROM checked WHERE reason IS NOT NULL GROUP BY reason"
         ).fetchall()
@@ -140,12 +151,26 @@ class SpendStaging:
             flushed.dates.add(day)
         if reasons:
             self._reject()
-        for table in self._attached:
-            con.execute(f"DROP TABLE {table}")
-        self._attached.clear()
-        con.execute("TRUNCATE staged; DROP TABLE checked")
-        self.rows = 0
+        con.execute("DROP TABLE checked")
+        self._forget(before)
+        self.flushes += 1
         return flushed
+
+    def _forget(self, before: datetime | None) -> None:
+        """Let go of what was written; count what stays."""
+        con = self._con
+        for name in ("staged", *self.attached):
+            con.execute(f"DELETE FROM {name} WHERE {_taken(before)}" if before else f"TRUNCATE {name}")
+        left = {n: self._count(n) for n in ("staged", *self.attached)}
+        for table in self.attached:
+            if not left[table]:
+                con.execute(f"DROP TABLE {table}")
+        self.attached = [table for table in self.attached if left[table]]
+        self.rows = sum(left.values())
+
+    def _count(self, table: str) -> int:
+        (count,) = self._con.execute(f"SELECT COUNT(*) FROM {table}").fetchone() or (0,)
+        return int(count)
 
     def _load(self, path: Path) -> None:
         con = self._con
@@ -239,6 +264,13 @@ class SpendStaging:
             SELECT request_id, reason, start_text AS start_time, extracted_at FROM checked
             WHERE reason IS NOT NULL {older if stored.exists() else ""}) GROUP BY ALL"""
         self._lake.write(self._con, sql, path)
+
+
+def _taken(before: datetime | None) -> str:
+    """Return the condition of the rows that a flush takes: those without a start have no later day."""
+    if before is None:
+        return "TRUE"
+    return f"(start_time < TIMESTAMP '{before.isoformat(sep=' ')}' OR start_time IS NULL)"
 
 
 def _typed(name: str, type_: str, told: str, now: str) -> str:

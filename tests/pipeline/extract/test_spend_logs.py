@@ -198,6 +198,48 @@ async def test_reading_again_replaces_rows_and_takes_late_ones(database: Databas
     assert lake.read_state("spend_logs")["watermark"] == ["2026-03-30T12:00:00", "next-day"]
 
 
+async def test_complete_dates_are_written_while_later_ones_are_read(
+    database: Database, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connection, url = database
+    await connection.execute(SPEND_LOGS_1_106)
+    for i in range(250):  # each of three dates begins within a page
+        start = NOON + timedelta(minutes=12 * i)
+        await insert(connection, f"r{i:03}", startTime=start, endTime=start)
+    settings = settings_for(url, page_rows=100)
+    monkeypatch.setattr("pipeline.extract.spend_logs._FLUSH_ROWS", 50)
+    seen: list[tuple[int, int, Any]] = []
+
+    def progress(report: spend_logs.ExtractReport) -> None:
+        seen.append((report.rows_read, report.rows_written, lake.read_state("spend_logs").get("watermark")))
+
+    whole = await spend_logs.extract(lake, settings, progress=progress)
+    assert seen == [
+        (100, 60, ["2026-03-30T00:00:00", ""]),
+        (200, 180, ["2026-03-31T00:00:00", ""]),
+        (250, 180, ["2026-03-31T00:00:00", ""]),
+    ]
+    assert (whole.rows_written, whole.rejected, len(whole.dates)) == (250, {}, 3)
+    assert [r["request_id"] for r in rows(lake)] == [f"r{i:03}" for i in range(250)]
+    assert lake.read_state("spend_logs")["watermark"][1] == "r249"
+
+
+async def test_a_date_of_many_rows_is_written_before_all_of_it_was_read(
+    database: Database, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connection, url = database
+    await connection.execute(SPEND_LOGS_1_106)
+    for i in range(250):
+        await insert(connection, f"r{i:03}", startTime=NOON + timedelta(seconds=i))
+    monkeypatch.setattr("pipeline.extract.spend_logs._DATE_ROWS", 200)
+    written: list[int] = []
+    await spend_logs.extract(
+        lake, settings_for(url, page_rows=100), progress=lambda report: written.append(report.rows_written)
+    )
+    assert written == [0, 200, 200]
+    assert [r["request_id"] for r in rows(lake)] == [f"r{i:03}" for i in range(250)]
+
+
 async def test_a_window_after_a_gap_does_not_move_the_watermark(database: Database, lake: Lake) -> None:
     connection, url = database
     await connection.execute(SPEND_LOGS_1_106)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime
+from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -196,3 +196,55 @@ def test_a_small_day_after_many_people_is_written_in_order(tmp_path: Path) -> No
         staging.flush()
         stored = con.execute(f"SELECT request_id FROM read_parquet('{lake.files('raw/spend_logs')[1]}')")
         assert stored.fetchall() == [(f"r{n:05}",) for n in range(400)]
+
+
+def test_a_flush_before_an_instant_leaves_the_rest_staged(tmp_path: Path) -> None:
+    lake = Lake(tmp_path)
+    changes: list[dict[str, Any]] = [
+        {"request_id": "r0", "start_time": "2026-03-01 23:59:59"},
+        {"request_id": "r1", "start_time": "2026-03-01 23:59:59.5"} | ODD["a null in the object"],
+        {"request_id": "r2", "start_time": "2026-03-02 00:00:00"},
+        {"request_id": None, "start_time": "2026-03-02 00:00:00"},
+        {"request_id": "r3", "start_time": "2026-03-02 00:00:01"} | ODD["a null in the object"],
+    ]
+    with connect() as con:
+        staging = SpendStaging(con, lake, NOW)
+        pages = SpendPages(con, staging, RowReader(Hasher(b"a secret of the tests"), ("end_user",)))
+        pages.stage(pages.load(stream_of([source_row(c) for c in changes[:3]])))
+        pages.stage(pages.load(stream_of([source_row(c) for c in changes[3:]])))
+        first = staging.flush(datetime(2026, 3, 2))
+        assert (first.rows, first.dates, first.rejected) == (2, {date(2026, 3, 1)}, {})
+        assert staging.rows == 3
+        second = staging.flush()
+        assert (second.rows, second.dates) == (2, {date(2026, 3, 2)})
+        assert second.rejected == {"missing request_id": 1}
+        assert (staging.rows, staging.attached, staging.flushes) == (0, [], 2)
+        listed = ", ".join(f"'{path}'" for path in lake.files("raw/spend_logs"))
+        stored = con.execute(f"SELECT request_id FROM read_parquet([{listed}])").fetchall()
+    assert stored == [("r0",), ("r1",), ("r2",), ("r3",)]
+
+
+def test_identities_are_forgotten_only_when_no_staged_row_refers_to_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pipeline.extract.spend_page._KNOWN", 1)
+    hasher = Hasher(b"a secret of the tests")
+    rows = [
+        source_row({"request_id": f"r{n}", "start_time": f"2026-03-0{1 + n // 2}", "end_user": f"user {n}",
+                    "session_id": f"session of {n}"})
+        for n in range(4)
+    ]  # fmt: skip
+    with connect() as con:
+        staging = SpendStaging(con, Lake(tmp_path), NOW)
+        pages = SpendPages(con, staging, RowReader(hasher, ("end_user",)))
+        pages.stage(pages.load(stream_of(rows[:3])))
+        staging.flush(datetime(2026, 3, 2))
+        pages.stage(pages.load(stream_of(rows[3:])))
+        for memory in ("people", "sessions"):
+            assert con.execute(f"SELECT COUNT(*) FROM {memory}").fetchone() == (2,), memory
+        staging.flush()
+        (path,) = Lake(tmp_path).day_files("raw/spend_logs", date(2026, 3, 2))
+        stored = con.execute(f"SELECT user_hash, row_session_id FROM read_parquet('{path}')").fetchall()
+    assert stored == [
+        (user_digest(hasher, f"user {n}"), hasher.keep_or_hash(f"session of {n}")) for n in (2, 3)
+    ]
