@@ -128,8 +128,12 @@ class Lake:
 
     # -- writing
 
-    def write(self, con: duckdb.DuckDBPyConnection, sql: str, path: Path, order: str = "") -> int:
+    def write(
+        self, con: duckdb.DuckDBPyConnection, sql: str, path: Path, order: str = "", options: str = ""
+    ) -> int:
         """Write the rows of *sql* to *path* (relative to the root) atomically; return the number of rows.
+
+        *options* are further ones of the Parquet writer, such as ``ROW_GROUP_SIZE 61440``.
 
         The temporary name lies in the same folder, so that the rename stays in one file system.
         """
@@ -137,9 +141,10 @@ class Lake:
         target.parent.mkdir(parents=True, exist_ok=True)
         temporary = target.with_name(f".{target.name}.{secrets.token_hex(6)}.tmp")
         ordered = f"SELECT * FROM ({sql}) ORDER BY {order}" if order else sql
+        further = f", {options}" if options else ""
         try:
             result = con.execute(
-                f"COPY ({ordered}) TO {_quote(str(temporary))} (FORMAT parquet, COMPRESSION zstd)"
+                f"COPY ({ordered}) TO {_quote(str(temporary))} (FORMAT parquet, COMPRESSION zstd{further})"
             ).fetchone()
             sync(temporary)
             temporary.replace(target)

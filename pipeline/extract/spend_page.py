@@ -36,6 +36,7 @@ _USAGE: Final = {
     "prompt_tokens_details": dict.fromkeys(_DETAILS, "VARCHAR"),
     "input_tokens_details": "VARCHAR",
 }
+_UNPACKED: Final = f"TRY(json_transform(usage, '{orjson.dumps(_USAGE).decode()}'))"
 _NUMBERS: Final = (
     *(f"u.{name}" for name in _USAGE if not name.endswith("_details")),
     *(f"u.prompt_tokens_details.{name}" for name in _DETAILS),
@@ -52,8 +53,8 @@ _FITTING: Final = {
     "steps": frozenset[str](),
 }
 _TYPES: Final = {f.name: f.type for f in FIELDS}
-#: Types of the fields that a row may hold, in one pass; null where one is absent.
-_SHAPE: Final = "json_type(aw, [" + ", ".join(f"'$.{name}'" for name in ROW_FIELDS) + "])"
+#: Names of an object's members and, in the same order, their types.
+_SHAPE: Final = "json_keys(aw), json_type(aw, '$.*')"
 _LIMIT_BYTES: Final = 8192
 #: Identities and shapes remembered at most, about.
 _KNOWN: Final = 100_000
@@ -84,7 +85,7 @@ class SpendPages:
         self._staging = staging
         self._reader = reader
         self._loaded = self._forgot = 0
-        self._shapes: dict[tuple[int, int], bool] = {}
+        self._shapes: dict[int, bool] = {}
         con.execute(
             "CREATE TEMP TABLE people "
             "(end_user VARCHAR, user_id VARCHAR, api_key VARCHAR, user_hash VARCHAR); "
@@ -92,26 +93,17 @@ class SpendPages:
         )
 
     def load(self, stream: object) -> Page:
-        """Take the rows of an Arrow stream (columns ``SOURCE_COLUMNS``) and look into their JSON.
+        """Take the rows of an Arrow stream (columns ``SOURCE_COLUMNS``) as they are.
 
-        One thread may load while another one stages.
+        One thread may load while another one stages: whoever reads from the server does nothing else, so
+        that the server need not wait.
         """
         con = self._loading
         self._loaded += 1
         table = f"page_{self._loaded}"
         con.register("incoming", stream)
         try:
-            types = {name: kind for name, kind, *_ in con.execute("DESCRIBE incoming").fetchall()}
-            # An empty text means nothing.
-            named = ", ".join(
-                f'nullif("{name}", \'\') AS "{name}"' if types[name] == "VARCHAR" else f'"{name}"'
-                for name in SOURCE_COLUMNS
-            )
-            con.execute(
-                f"""CREATE TABLE {table} AS SELECT {named}, TRY(hash({_SHAPE})) AS shape,
-                  TRY(len(json_keys(aw))) AS members,
-                  TRY(json_transform(usage, '{orjson.dumps(_USAGE).decode()}')) AS u FROM incoming"""
-            )
+            con.execute(f"CREATE TABLE {table} AS FROM incoming")
         finally:
             con.unregister("incoming")
         found = con.execute(
@@ -121,56 +113,59 @@ class SpendPages:
         return Page(table, int(count), (start, last or "") if isinstance(start, datetime) else last or "")
 
     def stage(self, page: Page) -> None:
-        """Hash the identities of a loaded page and hand its rows to the staging."""
+        """Look into the JSON of a loaded page, hash its identities, and hand its rows to the staging."""
         con = self._con
-        self._learn(page.table)
+        types = {name: kind for name, kind, *_ in con.execute(f"DESCRIBE {page.table}").fetchall()}
+        # An empty text means nothing.
+        named = ", ".join(
+            f'nullif("{name}", \'\') AS "{name}"' if types[name] == "VARCHAR" else f'"{name}"'
+            for name in SOURCE_COLUMNS
+        )
+        read = f"{_PLAIN_ROWS} FROM (SELECT {named}, {_UNPACKED} AS u FROM arrived) AS j"
+        con.execute(f"CREATE OR REPLACE TEMP VIEW paged AS SELECT {named}, rowid AS n FROM {page.table}")
         plain = _PLAIN if self._reader.hasher else "FALSE"  # without a secret each row is counted
         con.execute(
-            f"CREATE OR REPLACE TEMP TABLE odd AS SELECT rowid AS n FROM {page.table} "
-            f"WHERE ({plain}) IS NOT TRUE"
+            f"""CREATE OR REPLACE TEMP TABLE judged AS SELECT n, aw IS NULL AS bare, shape, {plain} AS plain
+            FROM (SELECT *, TRY(hash({_SHAPE})) AS shape, {_UNPACKED} AS u FROM paged)"""
         )
-        named = ", ".join(f'CAST("{name}" AS VARCHAR)' for name in SOURCE_COLUMNS)
-        odd = con.execute(
-            f"SELECT {named} FROM {page.table} WHERE rowid IN (SELECT n FROM odd) ORDER BY rowid"
-        ).fetchall()
+        con.execute(
+            "CREATE OR REPLACE TEMP TABLE odd AS SELECT n FROM judged WHERE "
+            "(plain AND (bare OR shape IN (SELECT UNNEST(CAST(? AS UBIGINT[]))))) IS NOT TRUE",
+            [self._good_shapes()],
+        )
+        wanted = ", ".join(f'CAST("{name}" AS VARCHAR)' for name in SOURCE_COLUMNS)
+        odd = con.execute(f"SELECT {wanted} FROM paged WHERE n IN (SELECT n FROM odd) ORDER BY n").fetchall()
         if odd:
             con.execute(f"DELETE FROM {page.table} WHERE rowid IN (SELECT n FROM odd)")
             self._staging.add([self._reader.read(row) for row in odd])
-        self._identify(page.table)
-        self._staging.attach(page.table, page.rows - len(odd), _PLAIN_ROWS, _IDENTIFIED)
+        self._identify()
+        self._staging.attach(page.table, page.rows - len(odd), read, _IDENTIFIED)
 
-    def _learn(self, table: str) -> None:
-        """Judge the shapes of objects that this page is the first to have."""
-        con = self._con
+    def _good_shapes(self) -> list[int]:
+        """Return the shapes of this page's objects that hold what they may; judge those that are new."""
         if len(self._shapes) > _KNOWN:
             self._shapes.clear()
-        present = con.execute(
-            f"SELECT DISTINCT shape, members FROM {table} WHERE shape IS NOT NULL AND members IS NOT NULL"
+        present = self._con.execute(
+            "SELECT shape, MIN(n) FROM judged WHERE plain AND NOT bare AND shape IS NOT NULL GROUP BY shape"
         ).fetchall()
-        if fresh := [key for key in present if key not in self._shapes]:
-            kinds = con.execute(
-                f"SELECT shape, members, ANY_VALUE({_SHAPE}) FROM {table} WHERE shape IN "
-                "(SELECT UNNEST(?::UBIGINT[])) GROUP BY shape, members",
-                [[shape for shape, _ in fresh]],
+        if fresh := {n: shape for shape, n in present if shape not in self._shapes}:
+            seen = self._con.execute(
+                f"SELECT n, {_SHAPE} FROM paged WHERE n IN (SELECT UNNEST(CAST(? AS BIGINT[])))",
+                [list(fresh)],
             ).fetchall()
-            self._shapes |= {(shape, members): _fits(kind, members) for shape, members, kind in kinds}
-        good = [key for key in present if self._shapes[key]]
-        con.execute(
-            "CREATE OR REPLACE TEMP TABLE good_shape AS SELECT UNNEST(?::UBIGINT[]) AS shape, "
-            "UNNEST(?::BIGINT[]) AS members",
-            [[shape for shape, _ in good], [members for _, members in good]],
-        )
+            self._shapes |= {fresh[n]: _fits(keys or (), kinds or ()) for n, keys, kinds in seen}
+        return [shape for shape, _ in present if self._shapes[shape]]
 
-    def _identify(self, table: str) -> None:
+    def _identify(self) -> None:
         """Map the identities that are new to digests."""
         reader, con = self._reader, self._con
         self._forget()
         people = con.execute(
-            f"""SELECT DISTINCT end_user, "user", api_key FROM {table} AS j
+            f"""SELECT DISTINCT end_user, "user", api_key FROM paged AS j
             WHERE NOT EXISTS (FROM people AS p WHERE {_SAME_PERSON})"""
         ).fetchall()
         sessions = con.execute(
-            f"SELECT DISTINCT session_id FROM {table} AS j WHERE session_id IS NOT NULL "
+            "SELECT DISTINCT session_id FROM paged AS j WHERE session_id IS NOT NULL "
             "AND NOT EXISTS (FROM sessions AS s WHERE s.session_id = j.session_id)"
         ).fetchall()
         _insert(
@@ -209,10 +204,9 @@ def _either(*expressions: str) -> str:
 
 
 _READ: Final = _either("u.prompt_tokens_details.cached_tokens", "u.cache_read_input_tokens", "extra_cached")
-#: The condition under which a row means what the engine reads in it.
+#: The condition under which a row means what the engine reads in it, if the shape of its object is good.
 _PLAIN: Final = f"""metadata_text IS NULL
-  AND (aw IS NULL OR (strlen(aw) <= {_LIMIT_BYTES}
-    AND (shape, members) IN (SELECT (shape, members) FROM good_shape)))
+  AND (aw IS NULL OR strlen(aw) <= {_LIMIT_BYTES})
   AND (usage IS NULL OR (u.prompt_tokens IS NOT NULL AND u.input_tokens_details IS NULL))
   AND {" AND ".join(
       f"({name} IS NULL OR (strlen({name}) <= 15 AND CAST(TRY_CAST({name} AS UBIGINT) AS VARCHAR) = {name}))"
@@ -235,11 +229,11 @@ _DERIVED: Final = {
     ),
     "usage_output": _either("u.completion_tokens", "u.output_tokens"),
 }
-#: What the engine reads in the plain rows of ``arrived``; digests are joined where a row is written.
+#: What the engine reads in the plain rows of a source; digests are joined where a row is written.
 _PLAIN_ROWS: Final = (
     "SELECT "
     + ", ".join(f'{_DERIVED.get(name, f"j.{name}")} AS "{name}"' for name in TEXT_COLUMNS)
-    + ', end_user, "user", session_id, api_key FROM arrived AS j'
+    + ', end_user, "user", session_id, api_key'
 )
 _IDENTIFIED: Final = (
     f"FROM {{relation}} AS j LEFT JOIN people AS p ON {_SAME_PERSON} "
@@ -247,13 +241,14 @@ _IDENTIFIED: Final = (
 )
 
 
-def _fits(kinds: Sequence[str | None], members: int) -> bool:
-    """Whether an object with these types of known fields holds nothing else, and our id."""
-    told = {name: kind for name, kind in zip(ROW_FIELDS, kinds, strict=True) if kind is not None}
+def _fits(keys: Sequence[str], kinds: Sequence[str]) -> bool:
+    """Whether an object with these members and their types holds known fields alone, and our id."""
     return (
-        len(told) == members
-        and "event_id" in told
-        and all(kind in _FITTING[_TYPES[name]] for name, kind in told.items())
+        len(set(keys)) == len(keys)
+        and "event_id" in keys
+        and all(
+            key in ROW_FIELDS and kind in _FITTING[_TYPES[key]] for key, kind in zip(keys, kinds, strict=True)
+        )
     )
 
 
