@@ -129,9 +129,8 @@ class SpendPages:
             FROM (SELECT *, TRY(hash({_SHAPE})) AS shape, {_UNPACKED} AS u FROM paged)"""
         )
         con.execute(
-            "CREATE OR REPLACE TEMP TABLE odd AS SELECT n FROM judged WHERE "
-            "(plain AND (bare OR shape IN (SELECT UNNEST(CAST(? AS UBIGINT[]))))) IS NOT TRUE",
-            [self._good_shapes()],
+            "CREATE OR REPLACE TEMP TABLE odd AS SELECT n FROM judged WHERE (plain AND "
+            f"(bare OR list_contains(CAST({self._good_shapes()} AS UBIGINT[]), shape))) IS NOT TRUE"
         )
         wanted = ", ".join(f'CAST("{name}" AS VARCHAR)' for name in SOURCE_COLUMNS)
         odd = con.execute(f"SELECT {wanted} FROM paged WHERE n IN (SELECT n FROM odd) ORDER BY n").fetchall()
@@ -149,11 +148,12 @@ class SpendPages:
             "SELECT shape, MIN(n) FROM judged WHERE plain AND NOT bare AND shape IS NOT NULL GROUP BY shape"
         ).fetchall()
         if fresh := {n: shape for shape, n in present if shape not in self._shapes}:
+            # As text: for a list DuckDB loads pandas and pyarrow where they are.
             seen = self._con.execute(
-                f"SELECT n, {_SHAPE} FROM paged WHERE n IN (SELECT UNNEST(CAST(? AS BIGINT[])))",
-                [list(fresh)],
+                f"SELECT n, CAST(to_json([{_SHAPE}]) AS VARCHAR) FROM paged "
+                f"WHERE n IN ({', '.join(map(str, fresh))})"
             ).fetchall()
-            self._shapes |= {fresh[n]: _fits(keys or (), kinds or ()) for n, keys, kinds in seen}
+            self._shapes |= {fresh[n]: _fits(*orjson.loads(shape)) for n, shape in seen}
         return [shape for shape, _ in present if self._shapes[shape]]
 
     def _identify(self) -> None:
@@ -171,13 +171,11 @@ class SpendPages:
         _insert(
             con,
             "people",
-            ("end_user", "user_id", "api_key", "user_hash"),
             [(*key, self._digest(*key)) for key in people],
         )
         _insert(
             con,
             "sessions",
-            ("session_id", "safe"),
             [(session, safe_id(reader.hasher, session)) for (session,) in sessions],
         )
 
@@ -241,8 +239,10 @@ _IDENTIFIED: Final = (
 )
 
 
-def _fits(keys: Sequence[str], kinds: Sequence[str]) -> bool:
+def _fits(keys: Sequence[str] | None, kinds: Sequence[str] | None) -> bool:
     """Whether an object with these members and their types holds known fields alone, and our id."""
+    if not keys or not kinds:
+        return False
     return (
         len(set(keys)) == len(keys)
         and "event_id" in keys
@@ -252,10 +252,12 @@ def _fits(keys: Sequence[str], kinds: Sequence[str]) -> bool:
     )
 
 
-def _insert(
-    con: duckdb.DuckDBPyConnection, name: str, columns: Sequence[str], rows: Sequence[Sequence[str | None]]
-) -> None:
-    chosen = ", ".join(f"UNNEST(CAST(${c} AS VARCHAR[])) AS {c}" for c in columns)
-    con.execute(
-        f"INSERT INTO {name} SELECT {chosen}", {c: [row[n] for row in rows] for n, c in enumerate(columns)}
-    )
+def _insert(con: duckdb.DuckDBPyConnection, name: str, rows: Sequence[Sequence[str | None]]) -> None:
+    """Add rows of text; not as parameters, since for these DuckDB loads pandas and pyarrow where they are."""
+    if rows:
+        told = orjson.dumps(rows).decode().replace("'", "''")
+        columns = ", ".join(f"r[{n}]" for n in range(1, len(rows[0]) + 1))
+        con.execute(
+            f"INSERT INTO {name} SELECT {columns} "
+            f"FROM (SELECT UNNEST(from_json('{told}', '[[\"VARCHAR\"]]')) AS r)"
+        )

@@ -179,10 +179,10 @@ class SpendStaging:
         con = self._con
         listed = ", ".join(f"'{name}': 'VARCHAR'" for name in TEXT_COLUMNS)
         con.execute(
-            f"""CREATE OR REPLACE TEMP TABLE by_hand AS SELECT * FROM read_csv(?, header = false,
-            auto_detect = false, columns = {{{listed}}}, delim = ',', quote = '"', escape = '"', nullstr = '',
-            new_line = '\\n', parallel = false, max_line_size = 20000000)""",
-            [str(path)],
+            f"""CREATE OR REPLACE TEMP TABLE by_hand AS SELECT * FROM read_csv('{_escape(path)}',
+            header = false, auto_detect = false, columns = {{{listed}}}, delim = ',',
+            quote = '"', escape = '"', nullstr = '',
+            new_line = '\\n', parallel = false, max_line_size = 20000000)"""
         )
 
     def _select(self, relation: str) -> str:

@@ -31,6 +31,10 @@ _PARAMETERS: Final = frozenset(
 #: A server that went away without a word is noticed within a minute or so.
 _ALIVE: Final = {"keepalives_idle": "30", "keepalives_interval": "10", "keepalives_count": "3"}
 _ENDED: Final = "57014"
+#: Size of a batch of rows. While one is worked on, the server goes on until the socket's buffer is full: it
+#: waits for large ones.
+_BATCH_BYTES: Final = "1048576"
+_BATCH_OPTION: Final = "adbc.postgresql.batch_size_hint_bytes"
 
 
 class SpendStream:
@@ -96,9 +100,11 @@ class SpendStream:
             self._execute(self._begin)
             try:
                 with adbc_driver_manager.AdbcStatement(self._connection) as running:
+                    running.set_options(**{_BATCH_OPTION: _BATCH_BYTES})
                     running.set_sql_query(statement)
                     stream, _ = running.execute_query()
-                    yield stream
+                    # To look at any other object DuckDB loads pandas and pyarrow where they are.
+                    yield stream.__arrow_c_stream__()
             finally:
                 self._execute("ROLLBACK")  # nothing was written: the cheapest end
         except adbc_driver_manager.Error as error:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
 import json
+import sys
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -196,6 +198,29 @@ async def test_reading_again_replaces_rows_and_takes_late_ones(database: Databas
     await spend_logs.extract(lake, settings, since=date(2026, 3, 29), until=date(2026, 3, 30))
     assert len(rows(lake)) == 253
     assert lake.read_state("spend_logs")["watermark"] == ["2026-03-30T12:00:00", "next-day"]
+
+
+async def test_an_extraction_loads_no_data_frames(database: Database, lake: Lake) -> None:
+    connection, url = database
+    await connection.execute(SPEND_LOGS_1_106)
+    await insert(connection, "r1")
+    await insert(connection, "odd", metadata='"no object"', end_user="o'hara")
+    program = (
+        "import asyncio, pathlib, sys\n"
+        "from pydantic import SecretStr\n"
+        "from pipeline.extract.spend_logs import extract\n"
+        "from pipeline.lake import Lake\n"
+        "from pipeline.settings import DatabaseSettings, Settings\n"
+        "database = DatabaseSettings(url=SecretStr(sys.argv[1]))\n"
+        "settings = Settings(hash_secret=SecretStr('s'), database=database)\n"
+        "report = asyncio.run(extract(Lake(pathlib.Path(sys.argv[2])), settings))\n"
+        "print(report.rows_written, sorted({'pandas', 'pyarrow', 'numpy'} & sys.modules.keys()))\n"
+    )
+    done = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", program, url, str(lake.root), stdout=asyncio.subprocess.PIPE
+    )
+    told, _ = await done.communicate()
+    assert told.decode().strip() == "2 []"
 
 
 async def test_complete_dates_are_written_while_later_ones_are_read(
