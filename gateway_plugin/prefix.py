@@ -26,7 +26,6 @@ from gateway_plugin.canonical import (
     tools_bytes,
 )
 
-
 #: A same-model prompt that lost more than this share of the previous one's bytes was compacted
 #: (arXiv 2608.00101: drop > 30 %), when the previous one was large enough to be worth compacting.
 COMPACTION_DROP: Final = 0.30

@@ -54,7 +54,7 @@ class Recorder:
         self.open_calls: OrderedDict[str, OpenCall] = OrderedDict()
         self._finished: Recent[str, OpenCall] = Recent(_FINISHED_MAX)
         #: Keyed digests by what they are of: a session shows the same system prompt and tools in every call.
-        self._stored_digests: Recent[tuple[str | int, ...], str] = Recent(_DIGESTS_MAX)
+        self._stored_digests: Recent[tuple[object, ...], str] = Recent(_DIGESTS_MAX)
         #: Calls without an end whose requests the proxy is done with, in the order in which they left.
         self._left: deque[str] = deque(maxlen=_OPEN_MAX)
         self.counts: Counter[str] = Counter()
