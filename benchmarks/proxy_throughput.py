@@ -14,7 +14,8 @@ pair gives one difference.
 Both proxies are started anew several times. Where a process lies in memory and how its dictionaries are laid
 makes it a few per cent faster or slower for as long as it lives, which is as much as the plugin costs: pairs
 of one start agree with each other and not with those of the next. A start therefore is one observation, the
-mean of its pairs, and what is between starts is in the interval.
+mean of its pairs, and what is between starts is in the interval. A start in which a proxy breaks off is
+repeated and counted (`lost_starts`).
 
 CPU is user plus system time of the proxy process, all threads: the kernel's clock of that process in
 nanoseconds, checked against the 10 ms ticks of /proc/<pid>/stat. The interval of the mean difference is
@@ -69,6 +70,8 @@ OUTPUT_TOKENS: Final = 16
 _ROUND_TOKENS: Final = 65
 WITH, WITHOUT = "with plugin", "without"
 _WARM_UP_PAIRS: Final = 2
+#: Starts that may be repeated because a proxy broke off.
+_LOST_MAX: Final = 3
 #: Requests that one proxy gets at a stretch: few, so that both meet the same drift of the machine; more than
 #: one, for a worker whose capacity matters is busy, so its caches are warm and its batches full.
 _STRETCH: Final = 5
@@ -239,6 +242,11 @@ def sequence(pair: int, requests: int, tokens: int) -> list[tuple[bytes, dict[st
     return out
 
 
+def pair_of(session_id: str) -> int:
+    """Return the number of the pair that a session of :func:`sequence` belongs to."""
+    return int(session_id.split("_")[2])
+
+
 def _tool_round(chooser: random.Random, n: int, words: int) -> list[dict[str, Any]]:
     function = {"name": "read", "arguments": json.dumps({"path": f"src/part_{n}.py"})}
     call = {"id": f"call_{n}", "type": "function", "function": function}
@@ -345,40 +353,58 @@ def write_config(source: Path, target: Path, *, plugin: bool) -> None:
 
 
 def measure(options: argparse.Namespace, work: Path) -> tuple[Samples, dict[str, Any]]:
-    """Run all starts; return the samples and checks of what was really measured."""
+    """Run all starts; return the samples and checks of what was really measured.
+
+    Raises:
+        RuntimeError: an answer was not a complete stream, or not every request was recorded.
+        StackError: something did not start, or proxies broke off again and again.
+    """
     from deploy.local.engine_process import EngineProcess
+    from deploy.local.process import StackError
     from deploy.local.services import RedisService
 
     samples = Samples(options.requests, options.starts)
     pairs = _WARM_UP_PAIRS + options.blocks // 2
+    numbers: list[int] = []
+    lost = 0
     with ExitStack() as stack:
         redis = stack.enter_context(RedisService(work))
         engine = stack.enter_context(EngineProcess(work, speed_up=1000.0))
         for start in range(options.starts):
-            print(f"start {start + 1} of {options.starts}: two proxies", file=sys.stderr, flush=True)
-            folder = work / f"start-{start}"
-            folder.mkdir()
-            _measure_start(options, folder, samples, start, engine.proxy_environment, redis.url)
-        checks = _checks(engine.url, redis.url, options.starts * pairs * options.requests)
-    return samples, checks
+            while True:
+                first = (start + lost) * pairs
+                folder = work / f"start-{start + lost}"
+                folder.mkdir()
+                print(f"start {start + 1} of {options.starts}: two proxies", file=sys.stderr, flush=True)
+                try:
+                    found = _measure_start(options, folder, first, engine.proxy_environment, redis.url)
+                    break
+                except StackError as error:
+                    # CPython before 3.12 may crash when it collects LiteLLM's streams (docs/operations.md).
+                    lost += 1
+                    if lost > _LOST_MAX:
+                        raise
+                    print(f"{error}; the start is repeated", file=sys.stderr, flush=True)
+            numbers += range(first, first + pairs)
+            for side, blocks in found.items():
+                samples.blocks[side] += blocks
+        checks = _checks(engine.url, redis.url, numbers, options.requests)
+    return samples, checks | {"lost_starts": lost}
 
 
 def _measure_start(
-    options: argparse.Namespace,
-    work: Path,
-    samples: Samples,
-    start: int,
-    engine_environment: dict[str, str],
-    redis_url: str,
-) -> None:
-    """Start both proxies, run the pairs, and stop them."""
+    options: argparse.Namespace, work: Path, first: int, engine_environment: dict[str, str], redis_url: str
+) -> dict[str, list[Block]]:
+    """Start both proxies, run the pairs from number *first* on, stop both, and return the measured blocks."""
     from deploy.local.proxy import ProxyService
 
     proxies: dict[str, ProxyService] = {}
     counted: dict[str, Path] = {}
+    blocks: dict[str, list[Block]] = {WITH: [], WITHOUT: []}
+    pairs = _WARM_UP_PAIRS + options.blocks // 2
     with ExitStack() as stack:
-        # The one that is started first has not always the same place in memory and among the ports.
-        for side in (WITHOUT, WITH) if start % 2 == 0 else (WITH, WITHOUT):
+        # Neither is always the one that was started first.
+        for side in (WITHOUT, WITH) if first // pairs % 2 == 0 else (WITH, WITHOUT):
             name = side.replace(" ", "-")
             config = work / f"{name}.yaml"
             write_config(ROOT / "config.yaml", config, plugin=side == WITH)
@@ -391,26 +417,28 @@ def _measure_start(
             proxies[side] = stack.enter_context(
                 ProxyService(config, work, redis_url=redis_url, env=environment, cwd=ROOT, name=name)
             )
-        pairs = options.blocks // 2
-        for number in range(_WARM_UP_PAIRS + pairs):
-            sequence_number = start * (_WARM_UP_PAIRS + pairs) + number
-            requests = sequence(sequence_number, options.requests, options.tokens)
+        for number in range(pairs):
+            requests = sequence(first + number, options.requests, options.tokens)
             gc.collect()
-            found = run_pair(proxies, counted, sequence_number, requests, options.rest)
+            found = run_pair(proxies, counted, first + number, requests, options.rest)
             if number < _WARM_UP_PAIRS:
                 continue
             for side, block in found.items():
-                samples.blocks[side].append(block)
-            ours, theirs = (samples.per_request_ms(side)[-1] for side in (WITH, WITHOUT))
+                blocks[side].append(block)
+            ours, theirs = (
+                (found[side].cpu_s - found[side].collecting_s) / options.requests * 1e3
+                for side in (WITH, WITHOUT)
+            )
             print(
-                f"start {start + 1:>2}   pair {number + 1 - _WARM_UP_PAIRS:>3} of {pairs}   "
+                f"pair {number + 1 - _WARM_UP_PAIRS:>3} of {pairs - _WARM_UP_PAIRS}   "
                 f"{WITH} {ours:7.2f}   {WITHOUT} {theirs:7.2f}   added {ours - theirs:6.2f}   ms CPU",
                 flush=True,
             )
+    return blocks
 
 
-def _checks(engine_url: str, redis_url: str, requests_each: int) -> dict[str, Any]:
-    """Return what engine and stream say about the run, so that nobody takes a silent plugin for a cheap one.
+def _checks(engine_url: str, redis_url: str, pairs: Sequence[int], requests: int) -> dict[str, Any]:
+    """Return what engine and stream say about *pairs*, so that nobody takes a silent plugin for a cheap one.
 
     Raises:
         RuntimeError: the plugin did not record every request, or the engine did not see every one.
@@ -423,14 +451,18 @@ def _checks(engine_url: str, redis_url: str, requests_each: int) -> dict[str, An
 
     with urllib.request.urlopen(f"{engine_url}/ground-truth", timeout=30) as answer:
         truth = [json.loads(line) for line in answer.read().splitlines() if line.strip()]
+    wanted = frozenset(pairs)
+    requests_each = len(wanted) * requests
     deadline = time.monotonic() + 10
     finals = 0
     with redis.Redis.from_url(redis_url) as client:
         while finals < requests_each and time.monotonic() < deadline:
-            entries = client.xrange(STREAM_KEY)
-            finals = sum(1 for _, e in entries if json.loads(e[b"e"]).get("outcome") == "success")
+            records = [json.loads(entry[b"e"]) for _, entry in client.xrange(STREAM_KEY)]
+            finals = sum(
+                r.get("outcome") == "success" and pair_of(r["session_id"]) in wanted for r in records
+            )
             time.sleep(0.2)
-    if finals != requests_each or len(truth) != 2 * requests_each:
+    if finals != requests_each or len(truth) < 2 * requests_each:
         raise RuntimeError(
             f"{requests_each} requests were sent to each proxy, but the plugin recorded {finals} "
             f"and the engine served {len(truth)} of both"

@@ -105,6 +105,7 @@ def test_both_proxies_get_the_same_bytes_and_no_two_pairs_share_a_session(progra
     other = program.sequence(4, 12, 20_000)
     sessions = [{headers["x-session-id"] for _, headers in requests} for requests in (first, other)]
     assert len(sessions[0]) == 2
+    assert [{program.pair_of(session) for session in found} for found in sessions] == [{3}, {4}]
     assert not sessions[0] & sessions[1]
     assert not {body for body, _ in first} & {body for body, _ in other}
 
