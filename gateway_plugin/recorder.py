@@ -13,7 +13,7 @@ from collections.abc import Callable
 from itertools import islice
 from typing import Any, Final
 
-from gateway_plugin import prefix, turns
+from gateway_plugin import blocks, prefix
 from gateway_plugin.call import Arrival, Ending, OpenCall, now_us
 from gateway_plugin.event import FIELD_NAMES, OUTCOME_RANK, SCHEMA_VERSION, new_event_id
 from gateway_plugin.hashing import Hasher
@@ -72,8 +72,8 @@ class Recorder:
         """Enter one request and emit its ``open`` record."""
         started = time.monotonic()
         body = arrival.body
-        items = turns.items_of(body)
-        opening = turns.first_human_text(items)
+        items = blocks.items_of(body)
+        opening = blocks.first_human_text(items)
         limit = self._settings.max_prompt_bytes
         chain = prefix.build(body, items, seed=self._seed, max_bytes=limit, opening=opening)
         seen = now_us()

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway_plugin import canonical, prefix
+from gateway_plugin.blocks import items_of
 from gateway_plugin.prefix import Chain, Head
-from gateway_plugin.turns import items_of
 from tests.gateway_plugin.builders import TOOLS, answer, anthropic, chat, result, tool, user
 
 

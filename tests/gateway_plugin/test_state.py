@@ -6,9 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway_plugin import canonical, prefix
+from gateway_plugin.blocks import items_of
 from gateway_plugin.prefix import Chain
 from gateway_plugin.state import Entry, SessionState
-from gateway_plugin.turns import Turn, items_of
+from gateway_plugin.turns import Turn
 from tests.gateway_plugin.builders import TOOLS, answer, chat, result, user
 
 SECOND = 1_000_000
