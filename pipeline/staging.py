@@ -58,7 +58,7 @@ class Limits:
     @property
     def engine_gib(self) -> float:
         """Memory that the engine may use before it writes to disk."""
-        return max(0.5, self.memory_gib * 0.7)
+        return max(0.5, self.memory_gib * 0.6)
 
 
 @dataclass(frozen=True, slots=True)
