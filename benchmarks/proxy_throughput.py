@@ -1,6 +1,6 @@
 """What the plugin costs the real proxy: CPU of the proxy process per 68K-token request, with and without it.
 
-    python benchmarks/proxy_throughput.py [--blocks N] [--requests N] [--tokens N]
+    python benchmarks/proxy_throughput.py [--starts N] [--blocks N] [--requests N] [--tokens N]
 
 Two LiteLLM proxies live side by side, on the same Redis and the same stand-in engine; one has the callback
 of config.yaml, the other is the same configuration without it (neither has a database). A pair is one
@@ -11,9 +11,15 @@ earlier form of this program sent them, are seconds apart: their differences spr
 end of a pair both get the same rest, so that what they do later (logging, stream, gauges) is in the figure; a
 pair gives one difference.
 
+Both proxies are started anew several times. Where a process lies in memory and how its dictionaries are laid
+makes it a few per cent faster or slower for as long as it lives, which is as much as the plugin costs: pairs
+of one start agree with each other and not with those of the next. A start therefore is one observation, the
+mean of its pairs, and what is between starts is in the interval. A start in which a proxy breaks off is
+repeated and counted (`lost_starts`).
+
 CPU is user plus system time of the proxy process, all threads: the kernel's clock of that process in
 nanoseconds, checked against the 10 ms ticks of /proc/<pid>/stat. The interval of the mean difference is
-Student's t over pairs. The target is decided on the UPPER end of the 95 % interval, not on the mean.
+Student's t over starts. The target is decided on the UPPER end of the 95 % interval, not on the mean.
 
 CPython's full garbage collections are told apart, in both proxies alike. One costs a third of a second, comes
 once in some hundred requests and falls into the blocks of one proxy or the other by chance: a handful of
@@ -64,6 +70,8 @@ OUTPUT_TOKENS: Final = 16
 _ROUND_TOKENS: Final = 65
 WITH, WITHOUT = "with plugin", "without"
 _WARM_UP_PAIRS: Final = 2
+#: Starts that may be repeated because a proxy broke off.
+_LOST_MAX: Final = 3
 #: Requests that one proxy gets at a stretch: few, so that both meet the same drift of the machine; more than
 #: one, for a worker whose capacity matters is busy, so its caches are warm and its batches full.
 _STRETCH: Final = 5
@@ -96,9 +104,10 @@ class Block:
 
 @dataclass(slots=True)
 class Samples:
-    """Measured blocks of both proxies, one entry per pair."""
+    """Measured blocks of both proxies, one entry per pair; each start has the same number of pairs."""
 
     requests: int
+    starts: int = 1
     blocks: dict[str, list[Block]] = field(default_factory=lambda: {WITH: [], WITHOUT: []})
 
     def per_request_ms(self, side: str, *, with_collecting: bool = False) -> list[float]:
@@ -107,6 +116,12 @@ class Samples:
             (block.cpu_s - (0.0 if with_collecting else block.collecting_s)) / self.requests * 1e3
             for block in self.blocks[side]
         ]
+
+    def per_start_ms(self, side: str, *, with_collecting: bool = False) -> list[float]:
+        """CPU milliseconds per request of each start."""
+        values = self.per_request_ms(side, with_collecting=with_collecting)
+        pairs = len(values) // self.starts
+        return [statistics.fmean(values[n : n + pairs]) for n in range(0, len(values), pairs)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,10 +175,10 @@ def paired_interval(ours: Sequence[float], theirs: Sequence[float], level: float
     """Return mean and confidence interval of ``ours[i] - theirs[i]``.
 
     Raises:
-        ValueError: the lengths differ or there are fewer than two pairs.
+        ValueError: the lengths differ or there are fewer than two.
     """
     if len(ours) != len(theirs) or len(ours) < 2:
-        raise ValueError(f"an interval needs two pairs or more, not {len(ours)} and {len(theirs)} values")
+        raise ValueError(f"an interval needs two starts or more, not {len(ours)} and {len(theirs)} values")
     differences = [a - b for a, b in zip(ours, theirs, strict=True)]
     mean = statistics.fmean(differences)
     half = t_quantile((1 + level) / 2, len(differences) - 1) * statistics.stdev(differences)
@@ -225,6 +240,11 @@ def sequence(pair: int, requests: int, tokens: int) -> list[tuple[bytes, dict[st
             out.append((json.dumps(body).encode(), headers))
             messages += _tool_round(chooser, rounds + step, words)
     return out
+
+
+def pair_of(session_id: str) -> int:
+    """Return the number of the pair that a session of :func:`sequence` belongs to."""
+    return int(session_id.split("_")[2])
 
 
 def _tool_round(chooser: random.Random, n: int, words: int) -> list[dict[str, Any]]:
@@ -333,51 +353,92 @@ def write_config(source: Path, target: Path, *, plugin: bool) -> None:
 
 
 def measure(options: argparse.Namespace, work: Path) -> tuple[Samples, dict[str, Any]]:
-    """Run the blocks; return the samples and checks of what was really measured."""
+    """Run all starts; return the samples and checks of what was really measured.
+
+    Raises:
+        RuntimeError: an answer was not a complete stream, or not every request was recorded.
+        StackError: something did not start, or proxies broke off again and again.
+    """
     from deploy.local.engine_process import EngineProcess
-    from deploy.local.proxy import ProxyService
+    from deploy.local.process import StackError
     from deploy.local.services import RedisService
 
-    samples = Samples(options.requests)
-    proxies: dict[str, ProxyService] = {}
-    counted: dict[str, Path] = {}
+    samples = Samples(options.requests, options.starts)
+    pairs = _WARM_UP_PAIRS + options.blocks // 2
+    numbers: list[int] = []
+    lost = 0
     with ExitStack() as stack:
-        print("starting Redis, the stand-in engine and two proxies", file=sys.stderr, flush=True)
         redis = stack.enter_context(RedisService(work))
         engine = stack.enter_context(EngineProcess(work, speed_up=1000.0))
-        for side in (WITHOUT, WITH):
+        for start in range(options.starts):
+            while True:
+                first = (start + lost) * pairs
+                folder = work / f"start-{start + lost}"
+                folder.mkdir()
+                print(f"start {start + 1} of {options.starts}: two proxies", file=sys.stderr, flush=True)
+                try:
+                    found = _measure_start(options, folder, first, engine.proxy_environment, redis.url)
+                    break
+                except StackError as error:
+                    # CPython before 3.12 may crash when it collects LiteLLM's streams (docs/operations.md).
+                    lost += 1
+                    if lost > _LOST_MAX:
+                        raise
+                    print(f"{error}; the start is repeated", file=sys.stderr, flush=True)
+            numbers += range(first, first + pairs)
+            for side, blocks in found.items():
+                samples.blocks[side] += blocks
+        checks = _checks(engine.url, redis.url, numbers, options.requests)
+    return samples, checks | {"lost_starts": lost}
+
+
+def _measure_start(
+    options: argparse.Namespace, work: Path, first: int, engine_environment: dict[str, str], redis_url: str
+) -> dict[str, list[Block]]:
+    """Start both proxies, run the pairs from number *first* on, stop both, and return the measured blocks."""
+    from deploy.local.proxy import ProxyService
+
+    proxies: dict[str, ProxyService] = {}
+    counted: dict[str, Path] = {}
+    blocks: dict[str, list[Block]] = {WITH: [], WITHOUT: []}
+    pairs = _WARM_UP_PAIRS + options.blocks // 2
+    with ExitStack() as stack:
+        # Neither is always the one that was started first.
+        for side in (WITHOUT, WITH) if first // pairs % 2 == 0 else (WITH, WITHOUT):
             name = side.replace(" ", "-")
             config = work / f"{name}.yaml"
             write_config(ROOT / "config.yaml", config, plugin=side == WITH)
             counted[side] = work / f"{name}.collections"
-            environment = engine.proxy_environment | {
+            environment = engine_environment | {
                 "PYTHONPATH": str(ROOT / "benchmarks" / "full_collections"),
                 "FULL_COLLECTIONS_FILE": str(counted[side]),
                 "PYTHON_GC_THRESHOLD": _COLLECTOR,
             }
             proxies[side] = stack.enter_context(
-                ProxyService(config, work, redis_url=redis.url, env=environment, cwd=ROOT, name=name)
+                ProxyService(config, work, redis_url=redis_url, env=environment, cwd=ROOT, name=name)
             )
-        pairs = options.blocks // 2
-        for number in range(_WARM_UP_PAIRS + pairs):
-            requests = sequence(number, options.requests, options.tokens)
+        for number in range(pairs):
+            requests = sequence(first + number, options.requests, options.tokens)
             gc.collect()
-            for side, block in run_pair(proxies, counted, number, requests, options.rest).items():
-                if number >= _WARM_UP_PAIRS:
-                    samples.blocks[side].append(block)
-            if number >= _WARM_UP_PAIRS:
-                ours, theirs = (samples.per_request_ms(side)[-1] for side in (WITH, WITHOUT))
-                print(
-                    f"pair {number + 1 - _WARM_UP_PAIRS:>3} of {pairs}   {WITH} {ours:7.2f}   "
-                    f"{WITHOUT} {theirs:7.2f}   added {ours - theirs:6.2f}   ms CPU",
-                    flush=True,
-                )
-        checks = _checks(engine.url, redis.url, (pairs + _WARM_UP_PAIRS) * options.requests)
-    return samples, checks
+            found = run_pair(proxies, counted, first + number, requests, options.rest)
+            if number < _WARM_UP_PAIRS:
+                continue
+            for side, block in found.items():
+                blocks[side].append(block)
+            ours, theirs = (
+                (found[side].cpu_s - found[side].collecting_s) / options.requests * 1e3
+                for side in (WITH, WITHOUT)
+            )
+            print(
+                f"pair {number + 1 - _WARM_UP_PAIRS:>3} of {pairs - _WARM_UP_PAIRS}   "
+                f"{WITH} {ours:7.2f}   {WITHOUT} {theirs:7.2f}   added {ours - theirs:6.2f}   ms CPU",
+                flush=True,
+            )
+    return blocks
 
 
-def _checks(engine_url: str, redis_url: str, requests_each: int) -> dict[str, Any]:
-    """Return what engine and stream say about the run, so that nobody takes a silent plugin for a cheap one.
+def _checks(engine_url: str, redis_url: str, pairs: Sequence[int], requests: int) -> dict[str, Any]:
+    """Return what engine and stream say about *pairs*, so that nobody takes a silent plugin for a cheap one.
 
     Raises:
         RuntimeError: the plugin did not record every request, or the engine did not see every one.
@@ -390,14 +451,18 @@ def _checks(engine_url: str, redis_url: str, requests_each: int) -> dict[str, An
 
     with urllib.request.urlopen(f"{engine_url}/ground-truth", timeout=30) as answer:
         truth = [json.loads(line) for line in answer.read().splitlines() if line.strip()]
+    wanted = frozenset(pairs)
+    requests_each = len(wanted) * requests
     deadline = time.monotonic() + 10
     finals = 0
     with redis.Redis.from_url(redis_url) as client:
         while finals < requests_each and time.monotonic() < deadline:
-            entries = client.xrange(STREAM_KEY)
-            finals = sum(1 for _, e in entries if json.loads(e[b"e"]).get("outcome") == "success")
+            records = [json.loads(entry[b"e"]) for _, entry in client.xrange(STREAM_KEY)]
+            finals = sum(
+                r.get("outcome") == "success" and pair_of(r["session_id"]) in wanted for r in records
+            )
             time.sleep(0.2)
-    if finals != requests_each or len(truth) != 2 * requests_each:
+    if finals != requests_each or len(truth) < 2 * requests_each:
         raise RuntimeError(
             f"{requests_each} requests were sent to each proxy, but the plugin recorded {finals} "
             f"and the engine served {len(truth)} of both"
@@ -411,13 +476,15 @@ def _checks(engine_url: str, redis_url: str, requests_each: int) -> dict[str, An
 
 def verdict(samples: Samples, target_ms: float = TARGET_MS) -> dict[str, Any]:
     """Return every figure with the target; ``met`` is decided on the upper end of the interval."""
+    by_start = [samples.per_start_ms(side) for side in (WITH, WITHOUT)]
+    added = paired_interval(*by_start)
     ours, theirs = samples.per_request_ms(WITH), samples.per_request_ms(WITHOUT)
-    added = paired_interval(ours, theirs)
     base = statistics.fmean(theirs)
     everything = paired_interval(
-        *(samples.per_request_ms(side, with_collecting=True) for side in (WITH, WITHOUT))
+        *(samples.per_start_ms(side, with_collecting=True) for side in (WITH, WITHOUT))
     )
     result: dict[str, Any] = {
+        "starts": samples.starts,
         "pairs": len(ours),
         "requests_per_block": samples.requests,
         "cpu_ms": {WITH: round(statistics.fmean(ours), 3), WITHOUT: round(base, 3)},
@@ -426,6 +493,7 @@ def verdict(samples: Samples, target_ms: float = TARGET_MS) -> dict[str, Any]:
         "added_ms_high": round(added.high, 3),
         "added_share": round(added.mean / base, 4),
         "added_median_ms": round(statistics.median(a - b for a, b in zip(ours, theirs, strict=True)), 3),
+        "added_ms_of_starts": [round(a - b, 3) for a, b in zip(*by_start, strict=True)],
         "level": 0.95,
         "added_with_full_collections_ms": round(everything.mean, 3),
         "added_with_full_collections_ms_low": round(everything.low, 3),
@@ -453,7 +521,8 @@ def table(result: dict[str, Any]) -> str:
     rows.append(
         f"added: {result['added_ms']:.2f} ms CPU ({result['added_share']:.1%}), 95 % interval "
         f"{result['added_ms_low']:.2f} to {result['added_ms_high']:.2f}, "
-        f"{result['pairs']} pairs of blocks of {result['requests_per_block']} requests"
+        f"{result['starts']} starts, {result['pairs']} pairs of blocks of "
+        f"{result['requests_per_block']} requests"
     )
     apart = ", ".join(
         f"{result[f'full_collections_{name}']} {side} "
@@ -476,7 +545,8 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--blocks", type=int, default=48, help="measured blocks, two a pair")
+    parser.add_argument("--starts", type=int, default=10, help="times that both proxies are started")
+    parser.add_argument("--blocks", type=int, default=24, help="measured blocks of a start, two a pair")
     parser.add_argument(
         "--requests", type=int, default=20, help="requests of a block, a multiple of 10 (ABBA)"
     )
@@ -485,6 +555,8 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--target-ms", type=float, default=TARGET_MS, help="largest CPU to add")
     parser.add_argument("--work", type=Path, help="existing folder to keep the logs in")
     options = parser.parse_args(argv)
+    if options.starts < 2:
+        parser.error(f"--starts must be 2 or more for an interval, not {options.starts}")
     if options.blocks < 4 or options.blocks % 2:
         parser.error(f"--blocks must be an even number from 4 on, not {options.blocks}")
     if options.requests < 1 or options.requests % (2 * _STRETCH):

@@ -28,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from deploy.local.recordings import RecordingsError
 from deploy.local.scenario import Fork, PlannedCall, PlannedSession, compose, texts, wire
-from gateway_plugin import turns
+from gateway_plugin import blocks, turns
 from gateway_plugin.call import Arrival, Ending
 from gateway_plugin.clients import Hints
 from gateway_plugin.hashing import Hasher
@@ -517,7 +517,7 @@ def lineage_alone(sessions: Iterable[Sequence[Planned]], shape: str) -> dict[str
     starts, labels, main_labels = [], [], []
     for number, planned in enumerate(interleaved(sessions)):
         user = planned.session.user
-        found = memory.descent(user, turns.items_of(bare_body(planned, shape)))
+        found = memory.descent(user, blocks.items_of(bare_body(planned, shape)))
         label = found.origin.session_key if found is not None else f"new-{number}"
         memory.remember(user, planned.call.emits, Origin(label, label, "main", "main", None))
         starts.append((planned.starts, found is None or not found.direct))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -47,8 +46,8 @@ class OpenCall:
     seen_us: int
     entry: Entry | None = None
     lookup: Lookup | None = None
-    tries: Counter[str] = field(default_factory=Counter)
-    failures: Counter[str] = field(default_factory=Counter)
+    tries: dict[str, int] = field(default_factory=dict)
+    failures: dict[str, int] = field(default_factory=dict)
     plugin_s: float = 0.0
     left_mono: float | None = None
     rank: int = -1
@@ -67,7 +66,7 @@ class OpenCall:
         """Tries against deployments that LiteLLM began; 0 before the first."""
         return max(self._of_one_type(self.tries), self.failed_attempts)
 
-    def _of_one_type(self, reports: Counter[str]) -> int:
+    def _of_one_type(self, reports: dict[str, int]) -> int:
         """Count the reports of one call type.
 
         A route that LiteLLM bridges to another API reports one try once for each of the two call types, so
@@ -77,16 +76,21 @@ class OpenCall:
 
     def attempt_begun(self, call_type: object) -> None:
         """Enter one report of a try."""
-        self.tries[str(getattr(call_type, "value", call_type))] += 1
+        _count(self.tries, call_type)
 
     def attempt_failed(self, call_type: object) -> None:
         """Enter one report of a failed try."""
-        self.failures[str(getattr(call_type, "value", call_type))] += 1
+        _count(self.failures, call_type)
 
     @property
     def event_id(self) -> str:
         """The call's event id."""
         return str(self.record["event_id"])
+
+
+def _count(reports: dict[str, int], call_type: object) -> None:
+    name = str(getattr(call_type, "value", call_type))
+    reports[name] = reports.get(name, 0) + 1
 
 
 @dataclass(frozen=True, slots=True)

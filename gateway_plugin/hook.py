@@ -226,9 +226,12 @@ class AgentwattLogger(CustomLogger):  # type: ignore[misc]
                 self._recorder.left(call)
 
     def _find(self, data: Mapping[str, Any]) -> OpenCall | None:
-        """Find our call: by the event id that we wrote into the request, else by this task's context."""
-        event_id = spend_logs.read_event_id(data.get("litellm_params")) or spend_logs.read_event_id(data)
+        """Find our call: this task's when the call id is its own, else by the event id in the request."""
         call = _current.get()
+        own = call.record["litellm_call_id"] if call is not None else None
+        if own is not None and own == data.get("litellm_call_id"):
+            return call
+        event_id = spend_logs.read_event_id(data.get("litellm_params")) or spend_logs.read_event_id(data)
         if event_id is None or (call is not None and call.event_id == event_id):
             return call
         return self._recorder.find(event_id) if self._recorder is not None else None

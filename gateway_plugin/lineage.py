@@ -125,17 +125,20 @@ def tool_call_ids(answer: object) -> tuple[str, ...]:
 
     Never raises on an odd answer: what is not there is not returned.
     """
-    answer = _get(answer, "response") or answer  # the closing event of a Responses stream
     found = []
-    for choice in _list(_get(answer, "choices")):
-        for call in _list(_get(_get(choice, "message"), "tool_calls")):
-            found.append(_get(call, "id"))
-    for block in _list(_get(answer, "content")):
-        if _get(block, "type") == "tool_use":
-            found.append(_get(block, "id"))
-    for item in _list(_get(answer, "output")):
-        if _get(item, "type") in _CALL_ITEMS:
-            found.append(_get(item, "call_id"))
+    # A missing field costs an object of a library an exception, so the commonest shape is settled first.
+    if choices := _list(_get(answer, "choices")):
+        for choice in choices:
+            for call in _list(_get(_get(choice, "message"), "tool_calls")):
+                found.append(_get(call, "id"))
+    else:
+        answer = _get(answer, "response") or answer  # the closing event of a Responses stream
+        for block in _list(_get(answer, "content")):
+            if _get(block, "type") == "tool_use":
+                found.append(_get(block, "id"))
+        for item in _list(_get(answer, "output")):
+            if _get(item, "type") in _CALL_ITEMS:
+                found.append(_get(item, "call_id"))
     return tuple(value for value in found[:_MAX_CALLS] if isinstance(value, str) and value)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from gateway_plugin import continuation, prefix, turns
 from gateway_plugin import identity as ident
 from gateway_plugin.agents import MAIN, Agents
+from gateway_plugin.blocks import Readings
 from gateway_plugin.call import Arrival, OpenCall
 from gateway_plugin.hashing import Hasher
 from gateway_plugin.lineage import Descent, Lineage, Origin
@@ -33,6 +34,7 @@ class Placement:
         )
         self.agents = Agents(settings.max_streams)
         self.lineage = Lineage(seed)
+        self.readings = Readings()
         #: Streams of other workers, when they share them.
         self.shared: SharedState | None = None
         self.counts: Counter[str] = Counter()
@@ -79,6 +81,7 @@ class Placement:
             agent_kind=agent_kind,
             side_evidence=side,
             descent=descent if descent is not None and descent.origin.agent_id == agent_id else None,
+            reading=self.readings.read(items, chain),
         )
         record |= {
             "session_key": who.session_key,

@@ -4,16 +4,11 @@ A request becomes a chain of segments in the order in which providers render it:
 unit, the system prompt, then each message. Segment *i* carries the canonical bytes up to its end and a
 digest of everything up to there, so two chains share exactly the segments whose rolling digests agree.
 
-Canonical means order-preserving JSON of what reaches the model: key and tool order stay as sent, because they
-change the rendered prompt. Cache markers (``cache_control``) are left out and a lone text block equals the
-plain string, because neither changes the rendered prompt while clients move them from call to call. The
-attribution block that old Claude Code versions put first in the system prompt holds a random value per
-request; it is left out as well. Nothing here alters the request.
+What is canonical is told in :mod:`gateway_plugin.canonical`.
 """
 
 from __future__ import annotations
 
-import json
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,8 +18,13 @@ from typing import Any, Final
 import orjson
 import xxhash
 
-#: First system block of Claude Code that changes with every request in old versions.
-_ATTRIBUTION: Final = "x-anthropic-billing-header:"
+from gateway_plugin.canonical import (
+    canonical_message,
+    canonical_system,
+    is_plain,
+    serialise,
+    tools_bytes,
+)
 
 #: A same-model prompt that lost more than this share of the previous one's bytes was compacted
 #: (arXiv 2608.00101: drop > 30 %), when the previous one was large enough to be worth compacting.
@@ -62,88 +62,21 @@ class Chain:
         """Approximate memory held by the chain, bytes."""
         return 16 * len(self.digests) + 250
 
+    def append(self, rolling: xxhash.xxh3_64, raw: bytes) -> None:
+        """Append a segment of canonical bytes, which end themselves: JSON objects, lists and strings do."""
+        rolling.update(raw)
+        total = self.total_bytes + len(raw)
+        self.digests.append(rolling.intdigest())
+        self.ends.append(total)
 
-def serialise(value: object) -> tuple[bytes, bool]:
-    """Return canonical bytes of *value* and whether the slow fallback was needed.
-
-    orjson refuses integers over 64 bits, lone surrogates and nesting over 254; the standard library takes
-    them (escaping surrogates). What neither takes is rendered by type name, so that the chain goes on.
-    """
-    try:
-        return orjson.dumps(value), False
-    except (TypeError, ValueError, RecursionError):
-        pass
-    try:
-        return json.dumps(
-            value, ensure_ascii=True, separators=(",", ":"), default=lambda o: type(o).__name__
-        ).encode(), True
-    except (TypeError, ValueError, RecursionError):
-        return b"<" + type(value).__name__.encode("ascii", "replace") + b">", True
+    def ends_at(self, max_bytes: int) -> bool:
+        """Return whether the chain is larger than *max_bytes*; it is marked as truncated then."""
+        self.truncated = self.total_bytes > max_bytes
+        return self.truncated
 
 
-#: Cache markers are looked for this deep: a tool result's parts sit at level two, nothing known sits deeper.
-_MAX_DEPTH: Final = 6
-
-
-def _part(part: object, depth: int = 0) -> object:
-    if not isinstance(part, dict):
-        return part
-    if "cache_control" in part:
-        part = {k: v for k, v in part.items() if k != "cache_control"}
-    if isinstance(part.get("content"), list) and depth < _MAX_DEPTH:
-        return {**part, "content": _content(part["content"], depth + 1)}
-    return part
-
-
-def _content(content: list[Any], depth: int = 0) -> object:
-    parts = [_part(p, depth) for p in content]
-    if len(parts) == 1:
-        only = parts[0]
-        if isinstance(only, dict) and len(only) == 2 and isinstance(only.get("text"), str):
-            kind = only.get("type")
-            if kind == "text" or kind == "input_text":
-                return only["text"]
-    return parts
-
-
-def _is_attribution(part: object) -> bool:
-    text = part.get("text") if isinstance(part, dict) else None
-    return isinstance(text, str) and text[:64].lstrip().startswith(_ATTRIBUTION)
-
-
-def canonical_message(message: object) -> object:
-    """Return *message* without what does not reach the model; a new object wherever something is left out."""
-    if not isinstance(message, dict):
-        return message
-    content = message.get("content")
-    if isinstance(content, list):
-        out = {k: v for k, v in message.items() if k != "cache_control"}
-        out["content"] = _content(content)
-        return out
-    if "cache_control" in message:
-        return {k: v for k, v in message.items() if k != "cache_control"}
-    return message
-
-
-def canonical_system(system: object) -> object:
-    """Return the system prompt without Claude Code's attribution block and without cache markers."""
-    if isinstance(system, list):
-        return _content(system[1:] if system and _is_attribution(system[0]) else system)
-    return system
-
-
-def canonical_tools(tools: Sequence[object]) -> list[object]:
-    """Return the catalogue in the order sent, without cache markers."""
-    return [_part(t) for t in tools]
-
-
-_MARKER: Final = b'"cache_control"'
 _ANSWER_TYPES: Final = frozenset({"function_call", "reasoning", "custom_tool_call"})
-
-
-def _tools_bytes(tools: list[object]) -> tuple[bytes, bool]:
-    raw, slow = serialise(tools)
-    return serialise(canonical_tools(tools)) if slow or _MARKER in raw else (raw, slow)
+_SYSTEM_ROLES: Final = ("system", "developer")
 
 
 def build(
@@ -161,65 +94,84 @@ def build(
     """
     chain = Chain(first_user_digest=text_digest(opening, seed))
     rolling = xxhash.xxh3_64(seed=seed)
-    # The loop below runs once per message of every request, so it holds no call that it can do without. JSON
-    # objects, lists and strings end themselves, so their texts are joined without lengths.
-    update, intdigest, dumps = rolling.update, rolling.intdigest, orjson.dumps
-    push_digest, push_end = chain.digests.append, chain.ends.append
-    total = 0
     tools = body.get("tools")
     if isinstance(tools, list) and tools:
-        raw, slow = _tools_bytes(tools)
+        raw, slow = tools_bytes(tools)
         chain.fallbacks += slow
         chain.tools_digest = xxhash.xxh3_64_intdigest(raw, seed=seed)
         chain.tools_bytes, chain.tool_count = len(raw), len(tools)
-        update(raw)
-        total = len(raw)
-        push_digest(intdigest())
-        push_end(total)
+        chain.append(rolling, raw)
     system = body.get("system", body.get("instructions"))
     if system:
         raw, slow = serialise(canonical_system(system))
         chain.fallbacks += slow
         chain.system_digest = xxhash.xxh3_64_intdigest(raw, seed=seed)
-        update(raw)
-        total += len(raw)
-        push_digest(intdigest())
-        push_end(total)
+        chain.append(rolling, raw)
     chain.body_start = chain.tail_start = len(chain.digests)
-    leading = not system
-    for item in items:
-        if total > max_bytes:
-            chain.truncated = True
+    start = 0
+    if not system:
+        while start < len(items) and role_of(items[start]) in _SYSTEM_ROLES and not chain.ends_at(max_bytes):
+            raw = _append_item(chain, rolling, items[start])
+            chain.system_digest = xxhash.xxh3_64_intdigest(raw, seed=chain.system_digest or seed)
+            chain.body_start = chain.tail_start = len(chain.digests)
+            start += 1
+    start += _append_plain(chain, rolling, items[start:], max_bytes)
+    for item in items[start:]:
+        if chain.ends_at(max_bytes):
             break
-        role = kind = None
-        raw = b""
-        if isinstance(item, dict):
-            get = item.get
-            role, kind = get("role"), get("type")
-            if type(get("content")) is str and "cache_control" not in item:
-                try:
-                    raw = dumps(item)
-                except (TypeError, ValueError, RecursionError):
-                    raw = b""
-        if not raw:
-            raw, slow = serialise(canonical_message(item))
-            chain.fallbacks += slow
-            if not isinstance(item, (dict, list, str)):
-                raw += b"\n"  # a number does not end itself
-        update(raw)
-        total += len(raw)
-        push_digest(intdigest())
-        push_end(total)
-        if leading:
-            if role == "system" or role == "developer":
-                chain.system_digest = xxhash.xxh3_64_intdigest(raw, seed=chain.system_digest or seed)
-                chain.body_start = chain.tail_start = len(chain.digests)
-                continue
-            leading = False
-        if role == "assistant" or (kind is not None and type(kind) is str and kind in _ANSWER_TYPES):
+        _append_item(chain, rolling, item)
+        kind = item.get("type") if isinstance(item, dict) else None
+        if role_of(item) == "assistant" or (type(kind) is str and kind in _ANSWER_TYPES):
             chain.tail_start = len(chain.digests)
             chain.answers += 1
     return chain
+
+
+def role_of(item: object) -> object:
+    """Return the role of a message, None for anything else."""
+    return item.get("role") if isinstance(item, dict) else None
+
+
+def _append_item(chain: Chain, rolling: xxhash.xxh3_64, item: object) -> bytes:
+    """Append any item in its canonical form; return its bytes."""
+    raw, slow = serialise(canonical_message(item))
+    chain.fallbacks += slow
+    if not isinstance(item, (dict, list, str)):
+        raw += b"\n"  # a number does not end itself
+    chain.append(rolling, raw)
+    return raw
+
+
+def _append_plain(chain: Chain, rolling: xxhash.xxh3_64, items: Sequence[Any], max_bytes: int) -> int:
+    """Append *items* when all of them are messages of text alone, which are canonical as they are.
+
+    They are most of most requests and come by the hundred, so the loop holds no call that it can do without.
+
+    Returns:
+        How many were appended: fewer than all when one of them needs another form or the size is reached.
+    """
+    if not is_plain(items) or chain.total_bytes > max_bytes:
+        return 0
+    update, intdigest = rolling.update, rolling.intdigest
+    push_digest, push_end = chain.digests.append, chain.ends.append
+    total, before = chain.total_bytes, len(chain.digests)
+    try:
+        for raw in map(orjson.dumps, items):
+            update(raw)
+            total += len(raw)
+            push_digest(intdigest())
+            push_end(total)
+            if total > max_bytes:
+                break
+    except (TypeError, ValueError, RecursionError):
+        pass  # the one that comes next is left to the caller
+    done = len(chain.digests) - before
+    roles = [item.get("role") for item in items[:done]]
+    if answers := roles.count("assistant"):
+        roles.reverse()
+        chain.tail_start = len(chain.digests) - roles.index("assistant")
+        chain.answers += answers
+    return done
 
 
 def text_digest(text: str, seed: int) -> int:
@@ -244,18 +196,6 @@ def shared_bytes(a: Chain, b: Chain) -> int:
     """Return the bytes of the common prefix of two chains, in whole segments."""
     n = shared_segments(a, b)
     return a.ends[n - 1] if n else 0
-
-
-def tool_set_digest(tools: Iterable[object], seed: int) -> int:
-    """Return an order-free digest of a catalogue: equal for the same tools in any tool or key order."""
-    total = 0
-    for tool in tools:
-        try:
-            raw = orjson.dumps(_part(tool), option=orjson.OPT_SORT_KEYS)
-        except (TypeError, ValueError, RecursionError):
-            raw = serialise(tool)[0]
-        total = (total + xxhash.xxh3_64_intdigest(raw, seed=seed)) & 0xFFFF_FFFF_FFFF_FFFF
-    return total
 
 
 def break_reason(

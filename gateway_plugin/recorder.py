@@ -13,7 +13,7 @@ from collections.abc import Callable
 from itertools import islice
 from typing import Any, Final
 
-from gateway_plugin import prefix, turns
+from gateway_plugin import blocks, prefix
 from gateway_plugin.call import Arrival, Ending, OpenCall, now_us
 from gateway_plugin.event import FIELD_NAMES, OUTCOME_RANK, SCHEMA_VERSION, new_event_id
 from gateway_plugin.hashing import Hasher
@@ -30,6 +30,7 @@ _CLOSING_BATCH: Final = 5
 #: Ended calls remembered so that a second ending of the same call is a counted no-op.
 _FINISHED_MAX: Final = 10_000
 _OPEN_MAX: Final = 50_000
+_DIGESTS_MAX: Final = 1_500
 
 
 class Recorder:
@@ -52,6 +53,8 @@ class Recorder:
         self.placement = Placement(settings, hasher, seed=seed)
         self.open_calls: OrderedDict[str, OpenCall] = OrderedDict()
         self._finished: Recent[str, OpenCall] = Recent(_FINISHED_MAX)
+        #: Keyed digests by what they are of: a session shows the same system prompt and tools in every call.
+        self._stored_digests: Recent[tuple[object, ...], str] = Recent(_DIGESTS_MAX)
         #: Calls without an end whose requests the proxy is done with, in the order in which they left.
         self._left: deque[str] = deque(maxlen=_OPEN_MAX)
         self.counts: Counter[str] = Counter()
@@ -69,8 +72,8 @@ class Recorder:
         """Enter one request and emit its ``open`` record."""
         started = time.monotonic()
         body = arrival.body
-        items = turns.items_of(body)
-        opening = turns.first_human_text(items)
+        items = blocks.items_of(body)
+        opening = blocks.first_human_text(items)
         limit = self._settings.max_prompt_bytes
         chain = prefix.build(body, items, seed=self._seed, max_bytes=limit, opening=opening)
         seen = now_us()
@@ -128,7 +131,11 @@ class Recorder:
         """Return what may be stored of an in-memory digest: a keyed one, 16 hex; None for nothing."""
         if not any(values):
             return None
-        return self._hasher.digest(domain, b"".join(v.to_bytes(8, "big") for v in values))
+        key = (domain, *values)
+        if (known := self._stored_digests.use(key)) is None:
+            known = self._hasher.digest(domain, b"".join(v.to_bytes(8, "big") for v in values))
+            self._stored_digests.put(key, known)
+        return known
 
     # -- after the answer
 

@@ -16,6 +16,7 @@ from typing import Any, Final
 import xxhash
 from redis.exceptions import RedisError
 
+from gateway_plugin.sinks.connection import Trips
 from gateway_plugin.state import Stream
 from gateway_plugin.state_codec import Known, decode, encode
 
@@ -60,12 +61,11 @@ class SharedState:
     """Reads and writes streams in Redis from one background task. Event loop only."""
 
     def __init__(self, connect: Callable[[], Any], *, ttl_s: int, timeout_s: float) -> None:
-        self._connect_new = connect
+        self._trips = Trips(connect)
         self._ttl_s = ttl_s
         self._timeout = timeout_s
         self._asked: list[Lookup] = []
         self._dirty: OrderedDict[str, Stream] = OrderedDict()
-        self._client: Any = None
         self._task: asyncio.Task[None] | None = None
         self._wake: asyncio.Event | None = None
         self._exchanging = asyncio.Lock()
@@ -148,18 +148,14 @@ class SharedState:
         self.counts["publish_dropped"] += len(writes)
 
     async def _round_trip(self, asked: list[Lookup], writes: list[tuple[str, Stream]]) -> None:
-        if self._client is None:
-            self._client = self._connect_new()
-        pipe = self._client.pipeline(transaction=False)
-        for lookup in asked:
-            pipe.get(lookup.key)
+        commands: list[tuple[Any, ...]] = [("GET", lookup.key) for lookup in asked]
         # Questions are answered before the writes of the same trip.
         own = [lookup.stream.published for lookup in asked]
         for key, stream in writes:
             if (value := encode(stream)) is not None:
-                pipe.set(key, value, ex=self._ttl_s)
+                commands.append(("SET", key, value, "EX", self._ttl_s))
                 stream.published = xxhash.xxh3_64_intdigest(value)
-        answers = await pipe.execute()
+        answers = await self._trips.send(commands) if commands else []
         for lookup, published, answer in zip(asked, own, answers, strict=False):
             # What this worker wrote last says nothing new when it comes back.
             if isinstance(answer, bytes) and published != xxhash.xxh3_64_intdigest(answer):
@@ -167,13 +163,11 @@ class SharedState:
             lookup.done = True
 
     async def _close(self) -> None:
-        client, self._client = self._client, None
-        if client is not None:
-            try:
-                async with asyncio.timeout(0.5):
-                    await client.aclose()
-            except _EXPECTED:
-                self.counts["close_error"] += 1
+        try:
+            async with asyncio.timeout(0.5):
+                await self._trips.close()
+        except _EXPECTED:
+            self.counts["close_error"] += 1
 
     async def drain(self) -> None:
         """Stop the background task and close the connection."""

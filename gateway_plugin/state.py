@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from gateway_plugin import prefix
+from gateway_plugin import canonical, prefix
 from gateway_plugin.prefix import Chain, Head
 from gateway_plugin.recent import Recent
 from gateway_plugin.turns import Turn
@@ -186,7 +186,7 @@ class SessionState:
             return None
         known = self._tool_sets.get(chain.tools_digest)
         if known is None:
-            known = prefix.tool_set_digest(tools, self._seed)
+            known = canonical.tool_set_digest(tools, self._seed)
             self._tool_sets[chain.tools_digest] = known
             while len(self._tool_sets) > _TOOL_SETS:
                 self._tool_sets.popitem(last=False)

@@ -8,11 +8,13 @@ import secrets
 import shutil
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from pipeline import staging
+from pipeline.durable import sync
 from pipeline.lake import Lake
 from pipeline.reach import Reach
 from pipeline.sql import binding, models
@@ -25,7 +27,7 @@ Progress = Callable[[str, int, int], None]
 #: Fact relation -> the query over the models of a bucket that is written. What depends on calls comes first,
 #: so that it is compared with the calls that stood beside it.
 _WRITTEN: Final = {
-    "fct_potential": binding.OTHER_POTENTIAL,
+    "fct_potential": "SELECT * FROM other_potential",
     "fct_turn": "SELECT * FROM fct_turn",
     "fct_session": "SELECT * FROM fct_session",
     "fct_call": "",  # written as it is built
@@ -61,7 +63,11 @@ def build(
     steps = (*models.STAGING, *models.FACTS)
     run = secrets.token_hex(6)
     try:
-        with staging.buckets(con, lake, reach, limits) as every:
+        # What a bucket wrote goes to disk while the next one is worked on, not all of it at the end.
+        with (
+            ThreadPoolExecutor(max_workers=1) as disk,
+            staging.buckets(con, lake, reach, limits) as every,
+        ):
             for bucket in every:
                 number, count = bucket.number, bucket.count
                 part = f"part-{run}-{number:03d}"
@@ -81,6 +87,8 @@ def build(
                 report("audits", number, count)
                 audits = _merged(audits, models.audit(con, leave_out=_OF_DAYS))
                 _put_aside(lake, calls, part, wanted, aside)
+                for path in (p for paths in aside.values() for p in paths if part in p.name):
+                    disk.submit(sync, path)
                 for name in reversed(steps):
                     kind = "VIEW" if name in models.VIEWS or name == "fct_call" else "TABLE"
                     con.execute(f"DROP {kind} {name}")
@@ -196,7 +204,8 @@ def _write(
                 f"DELETE FROM {relation} WHERE session_key NOT IN (SELECT session_key FROM reach_session)"
             )
     found = con.execute("SELECT DISTINCT start_date FROM fct_call ORDER BY start_date").fetchall()
-    empty = con.execute(f"SELECT 1 FROM ({binding.OTHER_POTENTIAL}) LIMIT 1").fetchone() is None
+    con.execute(f"CREATE OR REPLACE TEMP TABLE other_potential AS {binding.OTHER_POTENTIAL}")
+    empty = con.execute("SELECT 1 FROM other_potential LIMIT 1").fetchone() is None
     for relation, query in _WRITTEN.items():
         for (day,) in found:
             if not query or not wanted(day) or (relation == "fct_potential" and empty):
@@ -207,6 +216,7 @@ def _write(
             )
             if path is not None:
                 aside[relation, day].append(path)
+    con.execute("DROP TABLE other_potential")
 
 
 def _text(path: Path) -> str:

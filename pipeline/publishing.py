@@ -162,23 +162,21 @@ def _build(
     binding.bind_raw(con, "raw_metric", binding.files(lake, "raw/metrics", _metric_days(window)))
     values = parameters.bind_conventions(con, settings) | parameters.bind_window(con, settings, window)
     places.bind(con, settings, window)
-    names = needed()
-    for name in names:
+    done = _last_readers()
+    for name in needed():
         if name in _WITHOUT_POWER and _is_empty(con, "mart_energy_island"):
             sql = models.load(name).sql
             used = {key: values[key] for key in models.load(name).parameters}
             con.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS SELECT * FROM ({sql}) LIMIT 0", used or None)
-        elif name in models.VIEWS:  # cheaper once for a day than again for every reader
-            con.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS {models.load(name).sql}")
         else:
             models.run(con, (name,), values)
-    for name in models.PUBLISHED:
-        columns = [row[0] for row in con.execute(f"DESCRIBE {name}").fetchall()]
-        where = f" WHERE business_day = DATE '{day.isoformat()}'" if "business_day" in columns else ""
-        target = Path("marts") / name.removeprefix("mart_") / f"date={day.isoformat()}" / "part.parquet"
-        Lake(lake).write(con, f"SELECT * FROM {name}{where}", target)
-    for name in names:
-        con.execute(f"DROP TABLE {name}")
+        if name in models.PUBLISHED:
+            columns = [row[0] for row in con.execute(f"DESCRIBE {name}").fetchall()]
+            where = f" WHERE business_day = DATE '{day.isoformat()}'" if "business_day" in columns else ""
+            target = Path("marts") / name.removeprefix("mart_") / f"date={day.isoformat()}" / "part.parquet"
+            Lake(lake).write(con, f"SELECT * FROM {name}{where}", target)
+        for read in done[name]:
+            con.execute(f"DROP {'VIEW' if read in models.VIEWS else 'TABLE'} {read}")
     con.execute("DROP VIEW fct_call")
 
 
@@ -199,6 +197,20 @@ def needed() -> tuple[str, ...]:
         if name in wanted:
             wanted |= set(_MART.findall(models.load(name).sql))
     return tuple(n for n in order if n in wanted)
+
+
+@cache
+def _last_readers() -> dict[str, tuple[str, ...]]:
+    """Return of every mart that is built those which nothing after it reads, itself among them."""
+    last: dict[str, str] = {}
+    for name in needed():
+        reads = {name, *_MART.findall(models.load(name).sql)}
+        if name in _WITHOUT_POWER:
+            reads.add("mart_energy_island")
+        for view in reads & models.VIEWS:  # read whenever the view is
+            reads |= set(_MART.findall(models.load(view).sql))
+        last |= dict.fromkeys(reads, name)
+    return {name: tuple(r for r, reader in last.items() if reader == name) for name in needed()}
 
 
 def _bind(con: duckdb.DuckDBPyConnection, lake: Path, window: parameters.Window) -> None:

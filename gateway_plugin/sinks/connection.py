@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import redis.asyncio as aioredis
 from redis.asyncio.cluster import ClusterNode, RedisCluster
 from redis.asyncio.sentinel import Sentinel
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import ResponseError
 
 from gateway_plugin.address import AddressError, parse
 
@@ -35,3 +38,69 @@ def connect(url: str, *, timeout_s: float) -> Any:
     asked = {"socket_timeout": timeout_s} | address.sentinel_options
     sentinel: Any = Sentinel(list(address.nodes), sentinel_kwargs=asked, **options)  # type: ignore[no-untyped-call]
     return sentinel.master_for(address.service)
+
+
+class Trips:
+    """Round trips of several commands each over one connection that is kept. One trip at a time.
+
+    A pipeline of the client takes a connection out of its pool and puts it back for every trip, which costs
+    as much as the trip. Clients of a Cluster have several connections, so they do it their own way.
+    """
+
+    def __init__(self, connect_new: Callable[[], Any]) -> None:
+        self._connect_new = connect_new
+        self._client: Any = None
+        self._connection: Any = None
+
+    async def send(self, commands: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """Send *commands* together and return their answers, in order.
+
+        Raises:
+            RedisError: a command was refused, or the server is away.
+            OSError: the server cannot be reached.
+            asyncio.TimeoutError: the server took too long.
+        """
+        if self._client is None:
+            self._client = self._connect_new()
+        if not isinstance(self._client, aioredis.Redis):
+            pipe = self._client.pipeline(transaction=False)
+            for command in commands:
+                pipe.execute_command(*command)
+            return list(await pipe.execute())
+        if self._connection is None:
+            pool: Any = self._client.connection_pool
+            self._connection = await pool.get_connection()
+        elif self._connection.is_connected:
+            try:
+                return await self._exchange(commands)
+            except RedisConnectionError:
+                pass  # closed by the server while nothing was asked: connected anew below
+        return await self._exchange(commands)
+
+    async def _exchange(self, commands: Sequence[tuple[Any, ...]]) -> list[Any]:
+        connection, answers = self._connection, []
+        try:
+            await connection.send_packed_command(connection.pack_commands(commands))
+            for _ in commands:
+                try:
+                    answers.append(await connection.read_response())
+                except ResponseError as error:
+                    answers.append(error)
+        except BaseException:
+            # Also when the caller's time is up: answers that come later must not be read as those of others.
+            await connection.disconnect(nowait=True)
+            raise
+        for answer in answers:
+            if isinstance(answer, ResponseError):
+                raise answer
+        return answers
+
+    async def close(self) -> None:
+        """Close the connection; the next trip makes a new client, which resolves names and masters anew.
+
+        Raises:
+            RedisError, OSError: it could not be closed in order.
+        """
+        client, self._client, self._connection = self._client, None, None
+        if client is not None:
+            await client.aclose()

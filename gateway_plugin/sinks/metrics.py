@@ -33,12 +33,12 @@ class Metrics:
 
     def __init__(self, client: Any, registry: Any) -> None:
         self._collectors = {m: _collector(client, registry, m) for m in METRICS}
-        self._children: dict[tuple[Metric, tuple[str, ...]], Any] = {}
+        self._children: dict[tuple[str, ...], Any] = {}
         self._seen: Counter[tuple[Metric, str]] = Counter()
         self._allowed = {name: frozenset(values) for name, values in LABELS.items()}
 
     def _child(self, metric: Metric, *values: str) -> Any:
-        key = (metric, values)
+        key = (metric.name, *values)  # a name remembers its hash, a metric would hash all of its buckets
         child = self._children.get(key)
         if child is None:
             closed = [

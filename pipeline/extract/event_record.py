@@ -25,6 +25,8 @@ _STARTED_MIN_US: Final = 1_577_836_800_000_000  # 2020-01-01
 _STARTED_MAX_US: Final = 4_102_444_800_000_000  # 2100-01-01
 #: A clock may be this far ahead of the collector's, as rows of the ledger may; a call of 2099 is no call.
 _AHEAD_US: Final = 86_400_000_000
+#: Steps of a prefix: one for each head that is kept of a stream and model, and for those of other workers.
+_STEPS_MAX: Final = 256
 _EPOCH: Final = datetime(1970, 1, 1)
 
 
@@ -78,6 +80,8 @@ def parse(payload: bytes | None) -> tuple[dict[str, Any], bool]:
         value = record.get(f.name)
         if value is not None and not fits(f.type, value):
             raise RejectedRecordError(f"wrong type of {f.name}")
+    if len(record.get("prefix_steps") or ()) > _STEPS_MAX:
+        raise RejectedRecordError("too many prefix_steps")
     if not 1 <= record["schema"] <= SCHEMA_VERSION:
         raise RejectedRecordError("unknown schema")
     if record["stage"] not in {"open", "final"}:

@@ -28,9 +28,9 @@ STAGING: Final = (
     "stg_prefix_step",
     "stg_call",
 )
-FACTS: Final = ("fct_potential", "fct_place", "fct_call", "fct_turn", "fct_session")
+FACTS: Final = ("fct_prefix", "fct_potential", "fct_place", "fct_call", "fct_turn", "fct_session")
 #: Wide models that others read a few columns of: as views they cost what is read of them, as tables a copy.
-VIEWS: Final = frozenset({"stg_event", "stg_call", "mart_placed_call"})
+VIEWS: Final = frozenset({"stg_event", "stg_call", "fct_potential", "mart_placed_call"})
 #: Marts over calls, turns and sessions alone.
 CALL_MARTS: Final = (
     "mart_call_day",
@@ -44,8 +44,8 @@ CALL_MARTS: Final = (
     "mart_placed_call",
     "mart_call_sum",
     "mart_prefix_cell",
-    "mart_human_hour",
     "mart_in_turn",
+    "mart_human_hour",
     "mart_concurrency",
     "mart_concurrency_level",
     "mart_concurrency_hour",

@@ -77,10 +77,10 @@ def test_drift_that_both_blocks_of_a_pair_share_does_not_widen_the_interval(prog
 
 
 @pytest.mark.parametrize(("ours", "theirs"), [([1.0], [2.0]), ([1.0, 2.0], [1.0]), ([], [])])
-def test_an_interval_without_two_pairs_is_refused(
+def test_an_interval_without_two_starts_is_refused(
     program: Any, ours: list[float], theirs: list[float]
 ) -> None:
-    with pytest.raises(ValueError, match="two pairs"):
+    with pytest.raises(ValueError, match="two starts"):
         program.paired_interval(ours, theirs)
 
 
@@ -105,6 +105,7 @@ def test_both_proxies_get_the_same_bytes_and_no_two_pairs_share_a_session(progra
     other = program.sequence(4, 12, 20_000)
     sessions = [{headers["x-session-id"] for _, headers in requests} for requests in (first, other)]
     assert len(sessions[0]) == 2
+    assert [{program.pair_of(session) for session in found} for found in sessions] == [{3}, {4}]
     assert not sessions[0] & sessions[1]
     assert not {body for body, _ in first} & {body for body, _ in other}
 
@@ -144,8 +145,8 @@ def test_the_variants_of_the_configuration_differ_in_the_callback_alone(program:
     assert found[True] == found[False]
 
 
-def _samples(program: Any, added_ms: list[float]) -> Any:
-    samples = program.Samples(10)
+def _samples(program: Any, added_ms: list[float], starts: int | None = None) -> Any:
+    samples = program.Samples(10, starts or len(added_ms))
     for n, added in enumerate(added_ms):
         base = 0.4 + n * 0.01
         for side, cpu in ((program.WITHOUT, base), (program.WITH, base + added * 10 / 1e3)):
@@ -166,6 +167,15 @@ def test_a_mean_below_the_target_does_not_meet_it_when_the_interval_reaches_abov
     assert result["added_ms"] < result["target_ms"] < result["added_ms_high"]
     assert result["met"] is False
     assert "missed" in program.table(result)
+
+
+def test_pairs_of_one_start_agree_and_make_the_interval_no_narrower(program: Any) -> None:
+    # Two starts of three pairs each: mean 1.5, s = 0.70711, half width 12.7062 * s / sqrt(2).
+    result = program.verdict(_samples(program, [1.0, 1.0, 1.0, 2.0, 2.0, 2.0], starts=2))
+    assert (result["starts"], result["pairs"]) == (2, 6)
+    assert result["added_ms_of_starts"] == pytest.approx([1.0, 2.0])
+    assert result["added_ms_high"] - result["added_ms"] == pytest.approx(6.353, abs=1e-3)
+    assert "2 starts, 6 pairs" in program.table(result)
 
 
 def test_a_full_collection_is_told_apart_and_does_not_widen_the_interval(program: Any) -> None:

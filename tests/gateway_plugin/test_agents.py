@@ -4,7 +4,7 @@ from typing import Any
 
 from gateway_plugin import prefix
 from gateway_plugin.agents import MAIN, Agents
-from gateway_plugin.turns import first_human_text, items_of
+from gateway_plugin.blocks import first_human_text, items_of
 from tests.gateway_plugin.builders import TOOLS, answer, chat, result, user
 
 MAIN_BODY = chat(user("fix it"), tools=TOOLS)

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway_plugin import prefix
+from gateway_plugin import canonical, prefix
+from gateway_plugin.blocks import items_of
 from gateway_plugin.prefix import Chain, Head
-from gateway_plugin.turns import items_of
 from tests.gateway_plugin.builders import TOOLS, answer, anthropic, chat, result, tool, user
 
 
@@ -27,8 +27,8 @@ def reason(
         build(after),
         same_model=same_model,
         compaction_hint=hint,
-        previous_tool_set=None if before is None else prefix.tool_set_digest(before.get("tools", []), 1),
-        tool_set=prefix.tool_set_digest(after.get("tools", []), 1),
+        previous_tool_set=None if before is None else canonical.tool_set_digest(before.get("tools", []), 1),
+        tool_set=canonical.tool_set_digest(after.get("tools", []), 1),
     )
 
 
@@ -69,11 +69,11 @@ def test_key_order_and_tool_order_count() -> None:
 
 
 def test_the_order_free_digest_ignores_tool_order_and_key_order_only() -> None:
-    digest = prefix.tool_set_digest(TOOLS, 1)
-    assert prefix.tool_set_digest([TOOLS[2], TOOLS[0], TOOLS[1]], 1) == digest
-    assert prefix.tool_set_digest([dict(reversed(t.items())) for t in TOOLS], 1) == digest
-    assert prefix.tool_set_digest(TOOLS[:2], 1) != digest
-    assert prefix.tool_set_digest([tool("read", "another"), *TOOLS[1:]], 1) != digest
+    digest = canonical.tool_set_digest(TOOLS, 1)
+    assert canonical.tool_set_digest([TOOLS[2], TOOLS[0], TOOLS[1]], 1) == digest
+    assert canonical.tool_set_digest([dict(reversed(t.items())) for t in TOOLS], 1) == digest
+    assert canonical.tool_set_digest(TOOLS[:2], 1) != digest
+    assert canonical.tool_set_digest([tool("read", "another"), *TOOLS[1:]], 1) != digest
 
 
 def test_cache_markers_do_not_reach_the_model_and_do_not_break_a_prefix() -> None:
@@ -237,7 +237,7 @@ def test_thousands_of_tools_and_megabytes_of_text_take_well_under_a_second() -> 
     body = chat(user("w" * 10_000_000), tools=[tool(f"tool_{i}", "d" * 500) for i in range(5000)])
     started = time.process_time()
     chain = build(body, max_bytes=1 << 24)
-    prefix.tool_set_digest(body["tools"], 1)
+    canonical.tool_set_digest(body["tools"], 1)
     assert time.process_time() - started < 1.0
     assert chain.tool_count == 5000
 
@@ -263,4 +263,4 @@ def test_any_json_gives_a_chain_and_stays_as_it_was(messages: Any, system: Any, 
     assert len(chain.digests) == len(chain.ends)
     assert list(chain.ends) == sorted(chain.ends)
     if isinstance(tools, list):
-        prefix.tool_set_digest(tools, 1)
+        canonical.tool_set_digest(tools, 1)

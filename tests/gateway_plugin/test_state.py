@@ -5,10 +5,11 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway_plugin import prefix
+from gateway_plugin import canonical, prefix
+from gateway_plugin.blocks import items_of
 from gateway_plugin.prefix import Chain
 from gateway_plugin.state import Entry, SessionState
-from gateway_plugin.turns import Turn, items_of
+from gateway_plugin.turns import Turn
 from tests.gateway_plugin.builders import TOOLS, answer, chat, result, user
 
 SECOND = 1_000_000
@@ -238,8 +239,8 @@ def test_a_turn_of_unknown_number_follows_the_last_known() -> None:
 
 def test_an_order_free_digest_is_computed_once_per_catalogue(monkeypatch: Any) -> None:
     runs = []
-    real = prefix.tool_set_digest
-    monkeypatch.setattr(prefix, "tool_set_digest", lambda tools, seed: runs.append(1) or real(tools, seed))
+    real = canonical.tool_set_digest
+    monkeypatch.setattr(canonical, "tool_set_digest", lambda tools, seed: runs.append(1) or real(tools, seed))
     store = Store()
     for n in range(5):
         store.call(user(f"{n}"), session=f"s{n}")

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway_plugin import prefix, state_codec
+from gateway_plugin.blocks import items_of
 from gateway_plugin.state import SessionState, Stream
-from gateway_plugin.turns import items_of
 from tests.gateway_plugin.builders import TOOLS, answer, chat, user
 
 

@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway_plugin import turns
+from gateway_plugin.blocks import items_of
 from gateway_plugin.clients import Hints
-from gateway_plugin.turns import Turn, is_side_call, items_of
+from gateway_plugin.turns import Turn, is_side_call
 from gateway_plugin.wording import is_injected
 from tests.gateway_plugin.builders import HASHER, TOOLS, answer, anthropic, chat, result, user
 

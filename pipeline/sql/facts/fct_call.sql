@@ -1,6 +1,6 @@
 -- fct_call: one logical call, with its place in its turn and stream.
 -- Grain: call_id (an event id; rows without one keep a name of their own and source = 'row').
--- Sources: stg_call, fct_place, fct_potential, prm_service_key (value), prm_external_provider (provider),
+-- Sources: stg_call, fct_place, fct_prefix, prm_service_key (value), prm_external_provider (provider),
 --   prm_powered_group, prm_external_group (model_group).
 -- Meaning:
 --   stream    = (session_key, agent_id); auxiliary and rejected calls stand in lanes of their own, so that a
@@ -19,16 +19,7 @@
 --   gap_ms    = since the latest end of earlier calls of the stream, 0 when they overlap; the plugin's own
 --               idle time where the lake holds no earlier call.
 --   cached_tokens is NULL when unknown: aborted calls, estimated usage, and values that cannot be.
-WITH potential AS (
-  SELECT
-    call_number,
-    MAX(CASE WHEN retention = 'inf' THEN potential_tokens END) AS potential_inf_tokens,
-    MAX(CASE WHEN retention = '3600' THEN potential_tokens END) AS potential_3600_tokens,
-    MAX(CASE WHEN retention = '300' THEN potential_tokens END) AS potential_300_tokens
-  FROM fct_potential
-  GROUP BY call_number
-),
-placed AS (
+WITH placed AS (
   SELECT
     c.*,
     MAKE_TIMESTAMP(c.started_us) AS start_at,
@@ -224,4 +215,4 @@ SELECT
   COALESCE(p.response_cache_hit, 0) AS response_cache_hit,
   p.degraded
 FROM placed AS p
-LEFT JOIN potential AS q ON q.call_number = p.call_number
+LEFT JOIN fct_prefix AS q ON q.call_number = p.call_number

