@@ -166,12 +166,13 @@ class Reading:
     def kept(self) -> Reading | None:
         """Return what may be kept of the reading; None while its newest block holds text."""
         newest = self.newest
-        if newest is None or newest.texts or not (newest.has_tool_result or newest.injected_only):
+        if newest is None or newest.texts or newest.user_initiated:
             return None
-        newest = _RESULTS if newest.has_tool_result else None
-        if newest is None and self.open:
+        if newest.has_tool_result:
+            newest = _RESULTS
+        elif self.open:
             return None  # an injected text that the next message may stand beside
-        return Reading(self.users, self.after, self.fold, self.opening, newest or Block(), self.open)
+        return Reading(self.users, self.after, self.fold, self.opening, newest, self.open)
 
     def resumed(self) -> Reading:
         """Return a reading that goes on from this one."""

@@ -20,14 +20,14 @@ from typing import Any, Final
 
 import xxhash
 
+from gateway_plugin.answers import MAX_PARTS, field_of, parts_of
 from gateway_plugin.recent import Recent
 
 #: Ids remembered per worker (about 250 bytes each): an hour of ten calls a second.
 MAX_IDS: Final = 50_000
-#: A request is read back this many messages and results, and an answer this many tool calls, no further.
+#: A request is read back this many messages and results, no further.
 _MAX_MESSAGES: Final = 200
 _MAX_RESULTS: Final = 16
-_MAX_CALLS: Final = 128
 _MAX_ID_CHARS: Final = 512
 #: A counter behind a name, or a word: the same id is given again in other sessions.
 _NUMBERED: Final = re.compile(r".*[_.:#/-]\d{1,4}|[a-z_.:-]*\d{0,4}", re.DOTALL)
@@ -71,7 +71,7 @@ class Lineage:
 
     def remember(self, user: str, ids: Iterable[str], origin: Origin) -> None:
         """Remember the *ids* of the tool calls in an answer given to *user*."""
-        for value in islice(ids, _MAX_CALLS):
+        for value in islice(ids, MAX_PARTS):
             if len(value) > _MAX_ID_CHARS or _NUMBERED.fullmatch(value):
                 continue
             key = self._key(user, value)
@@ -127,24 +127,16 @@ def tool_call_ids(answer: object) -> tuple[str, ...]:
     """
     found = []
     # A missing field costs an object of a library an exception, so the commonest shape is settled first.
-    if choices := _list(_get(answer, "choices")):
+    if choices := parts_of(field_of(answer, "choices")):
         for choice in choices:
-            for call in _list(_get(_get(choice, "message"), "tool_calls")):
-                found.append(_get(call, "id"))
+            for call in parts_of(field_of(field_of(choice, "message"), "tool_calls")):
+                found.append(field_of(call, "id"))
     else:
-        answer = _get(answer, "response") or answer  # the closing event of a Responses stream
-        for block in _list(_get(answer, "content")):
-            if _get(block, "type") == "tool_use":
-                found.append(_get(block, "id"))
-        for item in _list(_get(answer, "output")):
-            if _get(item, "type") in _CALL_ITEMS:
-                found.append(_get(item, "call_id"))
-    return tuple(value for value in found[:_MAX_CALLS] if isinstance(value, str) and value)
-
-
-def _get(value: object, name: str) -> Any:
-    return value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
-
-
-def _list(value: object) -> Sequence[Any]:
-    return value[:_MAX_CALLS] if isinstance(value, (list, tuple)) else ()
+        answer = field_of(answer, "response") or answer  # the closing event of a Responses stream
+        for block in parts_of(field_of(answer, "content")):
+            if field_of(block, "type") == "tool_use":
+                found.append(field_of(block, "id"))
+        for item in parts_of(field_of(answer, "output")):
+            if field_of(item, "type") in _CALL_ITEMS:
+                found.append(field_of(item, "call_id"))
+    return tuple(value for value in found[:MAX_PARTS] if isinstance(value, str) and value)

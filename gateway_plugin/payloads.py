@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 
+from gateway_plugin.answers import field_of
 from gateway_plugin.call import Arrival, Ending, OpenCall, now_us
 from gateway_plugin.identity import Auth
 from gateway_plugin.lineage import tool_call_ids
@@ -167,7 +168,7 @@ def success_ending(kwargs: Mapping[str, Any], result: object, call: OpenCall) ->
         or bool(own.get("client_disconnected"))
         or _cut_short(kwargs, call)
     )
-    usage_object = meta.get("usage_object") or _usage_of(result)
+    usage_object = meta.get("usage_object") or field_of(result, "usage")
     known = [
         n
         for n in (_integer(own.get("attempted_retries")), _integer(own.get("attempted_fallbacks")))
@@ -206,10 +207,6 @@ def _cut_short(kwargs: Mapping[str, Any], call: OpenCall) -> bool:
     and a bridged message has no such word at all, so nothing is concluded from either.
     """
     return call.record.get("route") == "messages" and kwargs.get("prompt_cache_response_complete") is False
-
-
-def _usage_of(result: object) -> object:
-    return result.get("usage") if isinstance(result, Mapping) else getattr(result, "usage", None)
 
 
 def failure_ending(request_data: Mapping[str, Any], error: BaseException, call: OpenCall) -> Ending:

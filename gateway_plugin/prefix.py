@@ -110,7 +110,7 @@ def build(
     chain.body_start = chain.tail_start = len(chain.digests)
     start = 0
     if not system:
-        while start < len(items) and role_of(items[start]) in _SYSTEM_ROLES and not chain.ends_at(max_bytes):
+        while start < len(items) and _role_of(items[start]) in _SYSTEM_ROLES and not chain.ends_at(max_bytes):
             raw = _append_item(chain, rolling, items[start])
             chain.system_digest = xxhash.xxh3_64_intdigest(raw, seed=chain.system_digest or seed)
             chain.body_start = chain.tail_start = len(chain.digests)
@@ -121,14 +121,13 @@ def build(
             break
         _append_item(chain, rolling, item)
         kind = item.get("type") if isinstance(item, dict) else None
-        if role_of(item) == "assistant" or (type(kind) is str and kind in _ANSWER_TYPES):
+        if _role_of(item) == "assistant" or (type(kind) is str and kind in _ANSWER_TYPES):
             chain.tail_start = len(chain.digests)
             chain.answers += 1
     return chain
 
 
-def role_of(item: object) -> object:
-    """Return the role of a message, None for anything else."""
+def _role_of(item: object) -> object:
     return item.get("role") if isinstance(item, dict) else None
 
 

@@ -14,9 +14,8 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import xxhash
-from redis.exceptions import RedisError
 
-from gateway_plugin.sinks.connection import Trips
+from gateway_plugin.sinks.connection import UNREACHABLE, Trips
 from gateway_plugin.state import Stream
 from gateway_plugin.state_codec import Known, decode, encode
 
@@ -25,7 +24,6 @@ _BATCH: Final = 128
 _PENDING_MAX: Final = 10_000
 _PAUSE_S: Final = 5.0
 _GATHER_S: Final = 0.1
-_EXPECTED: Final = (RedisError, OSError, asyncio.TimeoutError)
 
 
 def heed_cancellation() -> None:
@@ -136,7 +134,7 @@ class SharedState:
             try:
                 async with asyncio.timeout(self._timeout):
                     await self._round_trip(asked, writes)
-            except _EXPECTED:
+            except UNREACHABLE:
                 self._retry_at = time.monotonic() + _PAUSE_S
                 self.counts["state_error"] += 1
                 self._fail(asked, writes)
@@ -166,7 +164,7 @@ class SharedState:
         try:
             async with asyncio.timeout(0.5):
                 await self._trips.close()
-        except _EXPECTED:
+        except UNREACHABLE:
             self.counts["close_error"] += 1
 
     async def drain(self) -> None:

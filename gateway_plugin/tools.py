@@ -13,6 +13,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from gateway_plugin.answers import MAX_PARTS, field_of, parts_of
+
 CLASSES: Final = ("read", "edit", "run", "other")
 
 
@@ -95,7 +97,6 @@ NAMES: Final = _classes(_NAMES)
 VERBS: Final = _classes(_VERBS)
 
 _MAX_NAME_CHARS: Final = 128
-_MAX_CALLS: Final = 128
 #: A server's tool names the server first: ``mcp__github__get_issue``, ``functions.read``, ``server/tool``.
 _PREFIX: Final = re.compile(r".*(?:__|[./:])")
 _HUMP: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
@@ -130,51 +131,53 @@ def tool_calls_of(answer: object) -> ToolCalls | None:
     None where the answer does not tell: it is none of theirs, is not finished, or says that it ended with
     tool calls and shows none. Tools that the provider runs (search, code) count too. Never raises.
     """
-    if choices := _list(_get(answer, "choices")):
+    if choices := parts_of(field_of(answer, "choices")):
         names = _of_chat(choices)
     else:
-        answer = _get(answer, "response") or answer  # the closing event of a Responses stream
+        answer = field_of(answer, "response") or answer  # the closing event of a Responses stream
         names = _of_message(answer)
         if names is None:
             names = _of_response(answer)
     if names is None:
         return None
-    return count(names[:_MAX_CALLS])
+    return count(names[:MAX_PARTS])
 
 
 def _of_chat(choices: Sequence[Any]) -> list[object] | None:
     names: list[object] = []
     for choice in choices:
-        message = _get(choice, "message")
+        message = field_of(choice, "message")
         if message is None:
             return None
-        reason = _get(choice, "finish_reason")
-        calls = _list(_get(message, "tool_calls"))
-        names += [_get(_get(c, "function") or _get(c, "custom"), "name") for c in calls]
+        reason = field_of(choice, "finish_reason")
+        calls = parts_of(field_of(message, "tool_calls"))
+        names += [field_of(field_of(c, "function") or field_of(c, "custom"), "name") for c in calls]
         if reason == "function_call":  # before there were tools
-            names.append(_get(_get(message, "function_call"), "name"))
+            names.append(field_of(field_of(message, "function_call"), "name"))
         elif not calls and _is_calling(reason):
             return None
     return names
 
 
 def _of_message(answer: object) -> list[object] | None:
-    content = _get(answer, "content")
+    content = field_of(answer, "content")
     if not isinstance(content, (list, tuple)):
         return None
-    names: list[object] = [_get(b, "name") for b in _list(content) if _is_in(_get(b, "type"), _BLOCKS)]
-    return None if not names and _is_calling(_get(answer, "stop_reason")) else names
+    names: list[object] = [
+        field_of(b, "name") for b in parts_of(content) if _is_in(field_of(b, "type"), _BLOCKS)
+    ]
+    return None if not names and _is_calling(field_of(answer, "stop_reason")) else names
 
 
 def _of_response(answer: object) -> list[object] | None:
-    output = _get(answer, "output")
-    if not isinstance(output, (list, tuple)) or _is_in(_get(answer, "status"), _UNFINISHED):
+    output = field_of(answer, "output")
+    if not isinstance(output, (list, tuple)) or _is_in(field_of(answer, "status"), _UNFINISHED):
         return None
     names: list[object] = []
-    for item in _list(output):
-        kind = _get(item, "type")
+    for item in parts_of(output):
+        kind = field_of(item, "type")
         if isinstance(kind, str) and kind.endswith("_call"):
-            names.append(_get(item, "name") or kind)
+            names.append(field_of(item, "name") or kind)
     return names
 
 
@@ -188,11 +191,3 @@ def _is_in(value: object, known: frozenset[str]) -> bool:
 
 def _folded(name: str) -> str:
     return name.lower().replace("-", "_").replace(".", "_").replace(" ", "_")
-
-
-def _get(value: object, name: str) -> Any:
-    return value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
-
-
-def _list(value: object) -> Sequence[Any]:
-    return value[:_MAX_CALLS] if isinstance(value, (list, tuple)) else ()

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import redis.asyncio as aioredis
 from redis.asyncio.cluster import ClusterNode, RedisCluster
 from redis.asyncio.sentinel import Sentinel
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import ResponseError
+from redis.exceptions import RedisError, ResponseError
 
 from gateway_plugin.address import AddressError, parse
+
+#: What a broken network or server can raise; anything else is a bug and is counted as such.
+UNREACHABLE: Final = (RedisError, OSError, asyncio.TimeoutError)
 
 
 def connect(url: str, *, timeout_s: float) -> Any:

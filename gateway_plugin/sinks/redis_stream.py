@@ -17,19 +17,14 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from redis.exceptions import RedisError
-
 from gateway_plugin.event import STREAM_FIELD, STREAM_KEY, encode
-from gateway_plugin.sinks.connection import Trips
+from gateway_plugin.sinks.connection import UNREACHABLE, Trips
 from gateway_plugin.sinks.spool import Spool, SpoolError
 
 log = logging.getLogger("agentwatt")
 
 _PAUSES_S: Final = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 _ADOPT_INTERVAL_S: Final = 60.0
-
-#: What a broken network or server can raise; anything else is a bug and is counted as such.
-_EXPECTED: Final = (RedisError, OSError, asyncio.TimeoutError)
 
 
 class RedisStreamSink:
@@ -234,7 +229,7 @@ class RedisStreamSink:
         try:
             async with asyncio.timeout(self._timeout):
                 await self._trips.send(commands)
-        except _EXPECTED as error:
+        except UNREACHABLE as error:
             await self._failed(error)
             return False
         if self.breaker_open:
@@ -289,7 +284,7 @@ class RedisStreamSink:
             try:
                 async with asyncio.timeout(0.5):
                     await self._trips.close()
-            except _EXPECTED:
+            except UNREACHABLE:
                 self.counts["close_errors"] += 1
 
     async def drain(self) -> None:
