@@ -22,7 +22,7 @@ _ROW_KEY: Final = (
     "COALESCE(request_id, '') || ':' || COALESCE(litellm_call_id, '') || ':' || CAST(start_time AS VARCHAR)"
 )
 #: Records on days of which only some sessions are built again.
-TIED: Final = {
+_TIED: Final = {
     "raw_event": "event_id IN (SELECT event_id FROM reach_event) "
     "OR litellm_call_id IN (SELECT litellm_call_id FROM reach_call)",
     "raw_spend_log": f"{ROW_SESSION} IN (SELECT session_key FROM reach_session) "
@@ -38,7 +38,7 @@ def query(lake: Path, relation: str, reach: Reach, days: Collection[date] | None
     full = binding.files(lake, folder, (reach.whole | reach.near) & wanted)
     text = binding.raw_query(relation, full)
     if part := binding.files(lake, folder, reach.repaired & wanted):
-        text += " UNION ALL " + binding.raw_query(relation, part, TIED[relation], number_from=len(full))
+        text += " UNION ALL " + binding.raw_query(relation, part, _TIED[relation], number_from=len(full))
     return text
 
 

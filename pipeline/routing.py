@@ -40,13 +40,17 @@ class Group:
     splits: int
 
 
-def groups(con: duckdb.DuckDBPyConnection, lake: Path, reach: Reach, limit: int) -> list[Group]:
+def groups(
+    con: duckdb.DuckDBPyConnection, lake: Path, reach: Reach, counts: Mapping[date, int], limit: int
+) -> list[Group]:
     """Return the groups of days of a run, none of whose buckets should hold more than *limit* records.
+
+    *counts* are the records of each day (:func:`pipeline.records.counts`).
 
     Leaves behind where a session belongs that lies in more than one group: ``spread`` (key_hash, home,
     bucket). :func:`pipeline.records.move` must have run.
     """
-    found = _neighbours(records.counts(con, lake, reach), limit)
+    found = _neighbours(counts, limit)
     keyed = []
     for number, days in enumerate(found):
         for relation in records.RELATIONS:

@@ -11,9 +11,10 @@ temporary files until its bucket is done.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -97,7 +98,8 @@ def buckets(
     What was written for them is removed at the end.
     """
     records.tie(con, lake, reach)
-    if sum(records.counts(con, lake, reach).values()) <= limits.bucket_records:
+    counts = records.counts(con, lake, reach)
+    if sum(counts.values()) <= limits.bucket_records:
         rows = records.query(lake, "raw_spend_log", reach)
         con.execute(f"CREATE OR REPLACE TEMP VIEW raw_spend_log AS {rows}")
         bucket = Bucket(0, 1, records.query(lake, "raw_event", reach))
@@ -107,16 +109,21 @@ def buckets(
     folder = lake / FOLDER / "buckets"
     shutil.rmtree(folder, ignore_errors=True)
     try:
-        yield _routed(con, lake, reach, limits.bucket_records, folder)
+        yield _routed(con, lake, reach, counts, limits.bucket_records, folder)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def _routed(
-    con: duckdb.DuckDBPyConnection, lake: Path, reach: Reach, limit: int, folder: Path
+    con: duckdb.DuckDBPyConnection,
+    lake: Path,
+    reach: Reach,
+    counts: Mapping[date, int],
+    limit: int,
+    folder: Path,
 ) -> Iterator[Bucket]:
     records.move(con, lake, reach)
-    groups = routing.groups(con, lake, reach, limit)
+    groups = routing.groups(con, lake, reach, counts, limit)
     routing.copy(con, lake, reach, groups, folder)
     count = sum(g.splits for g in groups)
     for group in groups:
