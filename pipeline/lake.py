@@ -21,6 +21,7 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pipeline import engine
 from pipeline.durable import sync, write_text
 from pipeline.errors import ConfigError
 from pipeline.schema import SCHEMAS
@@ -288,9 +289,8 @@ class Lake:
 @contextmanager
 def connect() -> Iterator[duckdb.DuckDBPyConnection]:
     """A private in-memory DuckDB in UTC."""
-    import duckdb
-
-    con = duckdb.connect(config={"threads": max(1, min(4, os.cpu_count() or 1))})
+    threads = max(1, min(4, os.cpu_count() or 1))
+    con: duckdb.DuckDBPyConnection = engine.load().connect(config={"threads": threads})
     try:
         con.execute("SET TimeZone = 'UTC'")
         con.execute("SET enable_progress_bar = false")

@@ -15,7 +15,7 @@ from datetime import date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from pipeline import facts, publishing, reach
+from pipeline import engine, facts, publishing, reach
 from pipeline.manifest import NAME, Manifest, fact_conventions, lost, raw_files, within
 from pipeline.sql import binding, models, parameters
 from pipeline.staging import FOLDER, Limits
@@ -125,9 +125,7 @@ def last_audits(lake: Path) -> list[dict[str, Any]]:
 
 def connect(lake: Path, limits: Limits | None = None) -> duckdb.DuckDBPyConnection:
     """Open an in-memory engine that spills into the lake's temporary folder; *limits* bound its memory."""
-    import duckdb
-
-    con = duckdb.connect()
+    con: duckdb.DuckDBPyConnection = engine.load().connect()
     con.execute("SET TimeZone = 'UTC'")
     con.execute("SET enable_progress_bar = false")
     con.execute("SET temp_directory = " + _quoted(lake / FOLDER))

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 import orjson
 
+from pipeline import engine
 from pipeline.extract.traces.documents import Rejected
 from pipeline.extract.traces.source import TAG, Event
 from pipeline.lake import Lake
@@ -43,10 +44,8 @@ class EventStaging:
         self.rows = 0
 
     def __enter__(self) -> EventStaging:
-        import duckdb
-
         self._folder.mkdir(parents=True)
-        self._con: duckdb.DuckDBPyConnection = duckdb.connect(
+        self._con: duckdb.DuckDBPyConnection = engine.load().connect(
             str(self._folder / "staged.duckdb"), config={"memory_limit": _MEMORY, "threads": 2}
         )
         self._con.execute("SET TimeZone = 'UTC'")
