@@ -78,7 +78,9 @@ class PluginSettings(BaseSettings):
         30.0, ge=0, le=3600, description="wait for an event after the proxy is done with a request's task"
     )
     max_streams: int = Field(20_000, ge=10, description="streams (session and agent) remembered by a worker")
-    max_state_bytes: int = Field(128 << 20, ge=1 << 20, description="memory for remembered prefix chains")
+    max_state_bytes: int = Field(
+        128 << 20, ge=1 << 20, description="memory for prefix chains; an eighth more for conversations"
+    )
     shared_state: bool = Field(
         True, description="share streams over Redis, so that several workers see one history"
     )
