@@ -27,8 +27,11 @@ _UNSETTLED: Final = 4
 _MIN_MESSAGES: Final = 16
 #: Messages that tell one conversation from others of the same system prompt.
 _TELLING: Final = 3
-#: Messages serialised at a time: few enough that their bytes stay in the processor's cache.
+#: Messages serialised at a time, at most, and their bytes, about: more than that leave the processor's cache.
 _AT_ONCE: Final = 32
+_BYTES_AT_ONCE: Final = 1 << 16
+#: Prompts above this size are digested as they come: to read one twice would hold up the event loop.
+_PROMPT_BYTES: Final = 2 << 20
 #: Branches of one conversation that are kept, and conversations.
 _BRANCHES: Final = 3
 _CONVERSATIONS: Final = 2_000
@@ -75,41 +78,40 @@ class Beginning:
 class Conversation:
     """The messages of one prompt, read as far as they are settled."""
 
-    __slots__ = ("_items", "_left", "_position", "_start", "_text", "key", "settled")
+    __slots__ = ("_items", "_position", "_read", "_start", "_text", "key", "settled")
 
-    def __init__(
-        self, chain: Digested, items: Sequence[Any], start: int, *, seed: int, max_bytes: int
-    ) -> None:
+    def __init__(self, chain: Digested, items: Sequence[Any], start: int, seed: int) -> None:
         """Read what tells the conversation, the messages from *start* on behind the segments of *chain*.
 
         Raises:
-            TypeError, ValueError, RecursionError: a message is no plain JSON, or the size above the cut-off.
+            TypeError, ValueError, RecursionError: a message is no plain JSON, or they are too large.
         """
-        self._items, self._start, self._position, self._left = items, start, start, max_bytes
+        self._items, self._start, self._position, self._read = items, start, start, 0
         self._text = xxhash.xxh3_128(seed=seed)
         #: Messages that are settled, counted like those of a :class:`Beginning`.
         self.settled = len(items) - start - _UNSETTLED
         last = chain.digests[-1] if chain.digests else 0
-        for count in range(1, _TELLING):
-            self.digest(count)  # one by one, for a file may be in the first of them
         self.key = (len(chain.digests), last, self.digest(_TELLING))
 
     def digest(self, count: int) -> int:
         """Return the digest of the JSON of the first *count* messages, which only grow from call to call.
 
         Raises:
-            TypeError, ValueError, RecursionError: a message is no plain JSON, or the size above the cut-off.
+            TypeError, ValueError, RecursionError: a message is no plain JSON, or they are too large.
         """
         update, items, end = self._text.update, self._items, self._start + count
         while self._position < end:
-            stop = min(self._position + _AT_ONCE, end)
+            done = self._position - self._start
+            # At the size of those so far; the first are read one by one, for a file may be in them.
+            some = min(_AT_ONCE, _BYTES_AT_ONCE * done // (self._read + 1) or 1)
+            stop = min(self._position + some, end)
             raw = orjson.dumps(items[self._position : stop])
             update(memoryview(raw)[1:-1])
             update(b",")
             self._position = stop
-            self._left -= len(raw)
-            if self._left < 0:
-                raise ValueError("the conversation is above the size cut-off")
+            self._read += len(raw)
+            if self._read > _PROMPT_BYTES:
+                raise ValueError("the conversation is too large")
         return self._text.intdigest()
 
 
@@ -131,17 +133,17 @@ class Beginnings:
         return self._bytes
 
     def find(
-        self, chain: Digested, items: Sequence[Any], start: int, max_bytes: int
+        self, chain: Digested, items: Sequence[Any], start: int
     ) -> tuple[Conversation | None, Beginning | None]:
         """Return the conversation of *items* from *start* on, and the longest beginning of it that is known.
 
-        None and None for a short one, one that is not plain JSON, and one above *max_bytes*.
+        None and None for a short one, one that is not plain JSON, and one that is large.
         """
         if len(items) - start < _MIN_MESSAGES:
             return None, None
         found = None
         try:
-            conversation = Conversation(chain, items, start, seed=self._seed, max_bytes=max_bytes)
+            conversation = Conversation(chain, items, start, self._seed)
             for known in self._known.get(conversation.key, ()):
                 if known.count <= conversation.settled and conversation.digest(known.count) == known.text:
                     found = known
@@ -151,7 +153,7 @@ class Beginnings:
 
     def keep(self, conversation: Conversation, chain: Digested, rolling: xxhash.xxh3_64) -> None:
         """Keep what is settled of *conversation*: its digests end *chain*, *rolling* stands behind them."""
-        if chain.truncated or chain.fallbacks:
+        if chain.truncated or chain.fallbacks or chain.ends[-1] > _PROMPT_BYTES:
             return
         count = conversation.settled
         try:

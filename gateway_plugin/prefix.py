@@ -125,7 +125,7 @@ def build(
             chain.body_start = chain.tail_start = len(chain.digests)
             start += 1
     if beginnings is not None and chain.total_bytes <= max_bytes:
-        conversation, found = beginnings.find(chain, items, start, max_bytes)
+        conversation, found = beginnings.find(chain, items, start)
         if conversation is not None:
             settled = start + conversation.settled
             if found is not None:

@@ -145,14 +145,22 @@ def test_short_conversations_are_not_kept() -> None:
     assert len(known) == 0
 
 
-def test_a_prompt_above_the_cut_off_is_neither_kept_nor_read_to_its_end() -> None:
-    known = Beginnings(_MAX, 7)
+def test_a_prompt_above_the_cut_off_ends_there_with_and_without_a_memory() -> None:
     whole = digest(chat(*steps(40)), None).total_bytes
     for limit in (whole - 1, whole // 2, whole // 20, 1):
-        for count in (40, 41):
+        known = Beginnings(_MAX, 7)
+        for count in (20, 40, 41):
             body = chat(*steps(count))
             assert facts(digest(body, known, limit)) == facts(digest(body, None, limit))
-    assert digest(chat(*steps(40)), known, whole // 2).truncated
+        assert digest(chat(*steps(41)), known, limit).truncated
+
+
+@pytest.mark.parametrize(("size", "kept"), [(60_000, 1), (200_000, 0)])
+def test_a_large_prompt_is_digested_once_and_not_kept(size: int, kept: int) -> None:
+    known = Beginnings(1 << 26, 7)
+    body = chat(*(user(f"{n}" + "x" * size) for n in range(20)))
+    assert facts(digest(body, known)) == facts(digest(body, None))
+    assert len(known) == kept
 
 
 def test_memory_is_bounded_by_conversations_and_by_bytes() -> None:
