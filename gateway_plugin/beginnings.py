@@ -163,14 +163,14 @@ class Beginnings:
         beginning = Beginning(
             count, text, chain, len(chain.digests), chain.tail_start, chain.answers, rolling.copy()
         )
-        branches = self._known.setdefault(conversation.key, [])
-        self._known.move_to_end(conversation.key)
-        self._bytes -= _size(branches)
-        # One that this goes on from is covered by it; they stay in the order of their lengths.
-        branches[:] = [b for b in branches if not _covers(beginning, b)][-_BRANCHES + 1 :]
+        known = self._known.pop(conversation.key, ())
+        # One that this goes on from is covered by it; they stand in the order of their lengths.
+        branches = [b for b in known if not _covers(beginning, b)][-_BRANCHES + 1 :]
         branches.append(beginning)
-        branches.sort(key=lambda b: b.count)
-        self._bytes += _size(branches)
+        if len(branches) > 1:
+            branches.sort(key=lambda b: b.count)
+        self._known[conversation.key] = branches
+        self._bytes += _size(branches) - _size(known)
         while len(self._known) > 1 and (self._bytes > self._max_bytes or len(self._known) > _CONVERSATIONS):
             self._bytes -= _size(self._known.popitem(last=False)[1])
 

@@ -109,7 +109,6 @@ def _release(text: str | None) -> tuple[int, ...]:
 
 def hints_of(request: Request, client: str, version: str | None) -> Hints:
     """Return what *client* in *version* states about the call."""
-    release = _release(version)
     h = request.headers
     if client == "claude-code":
         cls = h.get("x-claude-code-request-class", "").lower() or None
@@ -122,7 +121,7 @@ def hints_of(request: Request, client: str, version: str | None) -> Hints:
             compaction="x-claude-code-compaction" in h or cls == "compaction",
             after_compaction="x-claude-code-context-compacted" in h,
             tool_ms=tool_durations_ms(h.get("x-claude-code-prev-tool-durations")),
-            names_agents=cls is not None or prompt is not None or release >= _CLAUDE_NAMES_AGENTS,
+            names_agents=cls is not None or prompt is not None or _release(version) >= _CLAUDE_NAMES_AGENTS,
         )
     if client == "codex":
         meta = codex_metadata(request)

@@ -50,7 +50,7 @@ def _user(auth: Auth, hasher: Hasher, precedence: tuple[str, ...]) -> tuple[str 
     values = {"end_user": auth.end_user, "user_id": auth.user_id, "key": auth.key_hash}
     for source in precedence:
         if value := values.get(source):
-            return hasher.digest("user", value), source
+            return hasher.lasting("user", value), source
     return None, "none"
 
 
@@ -100,7 +100,7 @@ def resolve(
         value = rule.read(request)
         if value and (value := bounded(value)):
             session_id = hasher.keep_or_hash(value)
-            session_key = hasher.digest("session", tenant, value, size=16)
+            session_key = hasher.lasting("session", tenant, value, size=16)
             source, evidence = rule.name, "E1"
             break
     else:

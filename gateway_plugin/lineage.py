@@ -13,7 +13,7 @@ together with the user, so no user's id finds another's session. The memory is t
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
@@ -22,6 +22,7 @@ import xxhash
 
 from gateway_plugin.answers import MAX_PARTS, field_of, parts_of
 from gateway_plugin.recent import Recent
+from gateway_plugin.text import is_mapping
 
 #: Ids remembered per worker (about 250 bytes each): an hour of ten calls a second.
 MAX_IDS: Final = 50_000
@@ -99,7 +100,7 @@ def _result_ids(items: Sequence[Any]) -> Iterator[tuple[str, bool]]:
     """Yield the ids of the tool results in *items*, newest first, and whether no answer follows them."""
     direct = True
     for item in islice(reversed(items), _MAX_MESSAGES):
-        if not isinstance(item, Mapping):
+        if not is_mapping(item):
             continue
         role = item.get("role")
         kind = item.get("type")
@@ -114,7 +115,7 @@ def _result_ids(items: Sequence[Any]) -> Iterator[tuple[str, bool]]:
         content = item.get("content")
         if role == "user" and isinstance(content, list):
             for part in reversed(content):
-                if isinstance(part, Mapping) and part.get("type") == "tool_result":
+                if is_mapping(part) and part.get("type") == "tool_result":
                     value = part.get("tool_use_id")
                     if isinstance(value, str):
                         yield value, direct

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import unquote
 
+from gateway_plugin.text import is_mapping
+
 #: Longest part of a client's id that is looked at; ids that differ only beyond it differ by their length.
 _MAX_RAW_ID: Final = 4096
 SESSION_SUFFIX: Final = re.compile(r"_session_([A-Za-z0-9-]{8,})\s*$")
@@ -30,7 +32,7 @@ class Request:
 
 def canonical_headers(headers: object) -> dict[str, str]:
     """Return *headers* with lower-case, hyphenated names and text values; anything else is dropped."""
-    if not isinstance(headers, Mapping):
+    if not is_mapping(headers):
         return {}
     out: dict[str, str] = {}
     for name, value in headers.items():
@@ -73,7 +75,7 @@ def codex_metadata(request: Request) -> dict[str, Any]:
 
 def json_object(value: object) -> dict[str, Any]:
     """Return a JSON object given as one or as its text; empty for anything else."""
-    if isinstance(value, Mapping):
+    if is_mapping(value):
         return dict(value)
     if isinstance(value, str) and value.lstrip().startswith("{") and len(value) <= 65536:
         try:
@@ -116,7 +118,7 @@ def _baggage(*keys: str) -> Callable[[Request], str | None]:
 
 def _conversation(request: Request) -> str | None:
     value = request.body.get("conversation")
-    if isinstance(value, Mapping):
+    if is_mapping(value):
         return text_of(value.get("id"))
     return text_of(value)
 

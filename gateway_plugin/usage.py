@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from gateway_plugin.text import is_mapping
+
 
 @dataclass(frozen=True, slots=True)
 class Usage:
@@ -41,7 +43,7 @@ class Usage:
 
 def as_mapping(value: object) -> Mapping[str, Any]:
     """Return *value* as a mapping: dicts as they are, pydantic objects dumped, anything else empty."""
-    if isinstance(value, Mapping):
+    if is_mapping(value):
         return value
     for name in ("model_dump", "dict"):
         method = getattr(value, name, None)
@@ -50,7 +52,7 @@ def as_mapping(value: object) -> Mapping[str, Any]:
                 dumped = method()
             except (TypeError, ValueError, RuntimeError):
                 return {}
-            return dumped if isinstance(dumped, Mapping) else {}
+            return dumped if is_mapping(dumped) else {}
     return {}
 
 
