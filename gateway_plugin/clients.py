@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from gateway_plugin.sessions import Request, codex_metadata, text_of
 
 _USER_AGENT: Final = re.compile(r"([A-Za-z0-9._ -]{1,40})/(\d[\w.+-]{0,30})")
 
 
-@dataclass(frozen=True, slots=True)
-class Hints:
+class Hints(NamedTuple):
     """Facts that a client states about the call itself; None where it says nothing.
 
     ``names_agents``: this client names its subagents on the wire, so a call without such a name is the main

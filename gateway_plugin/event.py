@@ -214,7 +214,7 @@ def encode(record: Mapping[str, Any]) -> bytes:
 
 def row_object(record: dict[str, Any]) -> dict[str, Any]:
     """Return the part of *record* that goes into a SpendLogs row, within :data:`ROW_LIMIT_BYTES`."""
-    row = {k: record[k] for k in ROW_FIELDS if record.get(k) is not None}
+    row = {k: value for k in ROW_FIELDS if (value := record.get(k)) is not None}
     for name in _ROW_SHED:
         if len(orjson.dumps(row)) <= ROW_LIMIT_BYTES:
             break

@@ -8,16 +8,14 @@ A session id comes from the client and is never trusted across tenants: ``sessio
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from gateway_plugin.clients import Hints, agent_of, client_of, hints_of
 from gateway_plugin.hashing import Hasher
 from gateway_plugin.sessions import SESSION_RULES, SESSION_SUFFIX, Request, bounded, json_object
 
 
-@dataclass(frozen=True, slots=True)
-class Auth:
+class Auth(NamedTuple):
     """What the proxy's authentication established about the caller."""
 
     key_hash: str | None = None
@@ -27,8 +25,7 @@ class Auth:
     team_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
+class Identity(NamedTuple):
     """Resolved identity of one call."""
 
     session_key: str | None

@@ -14,9 +14,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import xxhash
 
@@ -36,8 +35,7 @@ _NUMBERED: Final = re.compile(r".*[_.:#/-]\d{1,4}|[a-z_.:-]*\d{0,4}", re.DOTALL)
 _CALL_ITEMS: Final = frozenset({"function_call", "custom_tool_call", "local_shell_call", "computer_call"})
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(NamedTuple):
     """Where the call stood whose answer named a tool call."""
 
     session_key: str
@@ -47,8 +45,7 @@ class Origin:
     turn_id: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Descent:
+class Descent(NamedTuple):
     """The call that a request goes on from.
 
     ``direct`` says that the results stand behind the last answer in the request, so that the request goes on

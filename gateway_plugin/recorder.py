@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable
@@ -161,9 +160,7 @@ class Recorder:
             arrival, items, chain, opening = call.unplaced
             call.unplaced = None
             if late is not None:
-                arrival = dataclasses.replace(
-                    arrival, headers=late.headers, client_metadata=late.client_metadata
-                )
+                arrival = arrival._replace(headers=late.headers, client_metadata=late.client_metadata)
             self.placement.place(call, arrival, items, chain, opening)
         first_time = call.rank < 0
         call.rank = rank

@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
 from gateway_plugin.text import is_mapping
@@ -20,8 +20,7 @@ SESSION_SUFFIX: Final = re.compile(r"_session_([A-Za-z0-9-]{8,})\s*$")
 _ANY_SESSION_HEADER: Final = re.compile(r"^x-[a-z0-9-]+-session-id$")
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(NamedTuple):
     """The parts of a request that identity needs; *headers* have canonical names (see canonical_headers)."""
 
     headers: Mapping[str, str]

@@ -13,8 +13,7 @@ tail).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from gateway_plugin.blocks import Reading, items_of, read, texts_of
 from gateway_plugin.clients import Hints
@@ -24,8 +23,7 @@ from gateway_plugin.text import is_mapping
 from gateway_plugin.wording import asks_for_summary, is_side_wording
 
 
-@dataclass(frozen=True, slots=True)
-class Turn:
+class Turn(NamedTuple):
     """What one request tells about its place in the session.
 
     ``turn_id`` is None when the request carries no user-initiated block (an automatic continuation after a

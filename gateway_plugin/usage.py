@@ -9,14 +9,12 @@ cache figures (``usage_source`` stays, ``cached`` becomes unknown) instead of be
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from gateway_plugin.text import is_mapping
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(NamedTuple):
     """Tokens of one call. ``input`` includes cached and written tokens; ``fresh`` is what neither covers.
 
     ``semantics`` tells how the record itself counted: ``inclusive`` (cached tokens inside its prompt
