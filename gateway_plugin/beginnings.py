@@ -26,12 +26,14 @@ _UNSETTLED: Final = 4
 #: Shorter conversations are digested as they come.
 _MIN_MESSAGES: Final = 16
 #: Messages that tell one conversation from others of the same system prompt.
-_TELLING: Final = 3
+_TELLING: Final = 2
 #: Messages serialised at a time, at most, and their bytes, about: more than that leave the processor's cache.
 _AT_ONCE: Final = 32
 _BYTES_AT_ONCE: Final = 1 << 16
 #: Prompts above this size are digested as they come: to read one twice would hold up the event loop.
 _PROMPT_BYTES: Final = 2 << 20
+#: Messages that a conversation grows by before its beginning is kept anew.
+_GROWN: Final = 8
 #: Branches of one conversation that are kept, and conversations.
 _BRANCHES: Final = 3
 _CONVERSATIONS: Final = 2_000
@@ -150,6 +152,11 @@ class Beginnings:
         except (TypeError, ValueError, RecursionError):
             return None, None
         return conversation, found
+
+    @staticmethod
+    def has_grown(conversation: Conversation, found: Beginning | None) -> bool:
+        """Return whether enough of *conversation* is settled behind what was *found* to keep it anew."""
+        return found is None or conversation.settled - found.count >= _GROWN
 
     def keep(self, conversation: Conversation, chain: Digested, rolling: xxhash.xxh3_64) -> None:
         """Keep what is settled of *conversation*: its digests end *chain*, *rolling* stands behind them."""

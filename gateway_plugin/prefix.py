@@ -131,9 +131,10 @@ def build(
             if found is not None:
                 rolling = found.hand_over(chain)
                 start += found.count
-            _append_items(chain, rolling, items[start:settled], max_bytes)
-            beginnings.keep(conversation, chain, rolling)
-            start = settled
+            if beginnings.has_grown(conversation, found):
+                _append_items(chain, rolling, items[start:settled], max_bytes)
+                beginnings.keep(conversation, chain, rolling)
+                start = settled
     _append_items(chain, rolling, items[start:], max_bytes)
     return chain
 
