@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
+
+from gateway_plugin.text import is_mapping
 
 #: An answer is read this many parts and tool calls, no further.
 MAX_PARTS: Final = 128
@@ -11,7 +13,7 @@ MAX_PARTS: Final = 128
 
 def field_of(value: object, name: str) -> Any:
     """Return the field *name* of an object or a dict, None where it has none."""
-    return value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
+    return value.get(name) if is_mapping(value) else getattr(value, name, None)
 
 
 def parts_of(value: object) -> Sequence[Any]:

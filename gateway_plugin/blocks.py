@@ -15,6 +15,7 @@ import xxhash
 
 from gateway_plugin.prefix import Chain
 from gateway_plugin.recent import Recent
+from gateway_plugin.text import is_mapping
 from gateway_plugin.wording import is_continuation, is_injected
 
 #: Text longer than this is not searched for injections beyond its head and tail.
@@ -56,7 +57,7 @@ def texts_of(content: object) -> Iterator[str]:
         for part in content:
             if isinstance(part, str):
                 yield part
-            elif isinstance(part, Mapping):
+            elif is_mapping(part):
                 text = part.get("text")
                 if isinstance(text, str):
                     yield text
@@ -72,7 +73,7 @@ def _has_part(content: object, types: frozenset[str]) -> bool:
     if not isinstance(content, list):
         return False
     for part in content:
-        kind = part.get("type") if isinstance(part, Mapping) else None
+        kind = part.get("type") if is_mapping(part) else None
         if isinstance(kind, str) and kind in types:
             return True
     return False
@@ -193,7 +194,7 @@ def read(items: Sequence[Any], reading: Reading | None = None) -> Reading:
     current = reading.newest if reading.open else None
     for item in items:
         # Runs for every message of every request: the common roles are settled first.
-        if not isinstance(item, dict) and not isinstance(item, Mapping):
+        if not isinstance(item, dict) and not is_mapping(item):
             continue
         role = item.get("role")
         if role == "assistant":
@@ -279,7 +280,7 @@ def first_human_text(items: Sequence[Any]) -> str:
     Read only up to the first answer of the model, so it is the same for every call of a conversation.
     """
     for item in items:
-        if not isinstance(item, Mapping):
+        if not is_mapping(item):
             continue
         kind = item.get("type")
         if item.get("role") == "assistant" or (isinstance(kind, str) and kind in _MODEL_ITEMS):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from gateway_plugin import identity as ident
 from gateway_plugin import prefix
@@ -15,8 +15,7 @@ from gateway_plugin.tools import ToolCalls
 from gateway_plugin.usage import Usage
 
 
-@dataclass(frozen=True, slots=True)
-class Arrival:
+class Arrival(NamedTuple):
     """What is known when a request is first seen. Times: UTC microseconds; queue in ms."""
 
     body: Mapping[str, Any]
@@ -93,15 +92,14 @@ def _count(reports: dict[str, int], call_type: object) -> None:
     reports[name] = reports.get(name, 0) + 1
 
 
-@dataclass(frozen=True, slots=True)
-class Ending:
+class Ending(NamedTuple):
     """How a call ended. ``None`` means unknown. Instants are UTC microseconds of this host's clock."""
 
     outcome: str
     ended_us: int | None = None
     first_token_us: int | None = None
     handoff_us: int | None = None
-    usage: Usage = field(default_factory=Usage)
+    usage: Usage = Usage()
     model: str | None = None
     deployment_id: str | None = None
     provider: str | None = None

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from gateway_plugin.sessions import Request, codex_metadata, text_of
 
 _USER_AGENT: Final = re.compile(r"([A-Za-z0-9._ -]{1,40})/(\d[\w.+-]{0,30})")
 
 
-@dataclass(frozen=True, slots=True)
-class Hints:
+class Hints(NamedTuple):
     """Facts that a client states about the call itself; None where it says nothing.
 
     ``names_agents``: this client names its subagents on the wire, so a call without such a name is the main
@@ -109,7 +107,6 @@ def _release(text: str | None) -> tuple[int, ...]:
 
 def hints_of(request: Request, client: str, version: str | None) -> Hints:
     """Return what *client* in *version* states about the call."""
-    release = _release(version)
     h = request.headers
     if client == "claude-code":
         cls = h.get("x-claude-code-request-class", "").lower() or None
@@ -122,7 +119,7 @@ def hints_of(request: Request, client: str, version: str | None) -> Hints:
             compaction="x-claude-code-compaction" in h or cls == "compaction",
             after_compaction="x-claude-code-context-compacted" in h,
             tool_ms=tool_durations_ms(h.get("x-claude-code-prev-tool-durations")),
-            names_agents=cls is not None or prompt is not None or release >= _CLAUDE_NAMES_AGENTS,
+            names_agents=cls is not None or prompt is not None or _release(version) >= _CLAUDE_NAMES_AGENTS,
         )
     if client == "codex":
         meta = codex_metadata(request)

@@ -199,11 +199,8 @@ _ROW_SHED: Final = ("client_version", "head_digest", "tools_digest", "system_dig
 def new_event_id(now_ns: int | None = None) -> str:
     """Return a UUIDv7 (RFC 9562 §5.7) as text: 48-bit Unix milliseconds, then 74 random bits."""
     ms = (time.time_ns() if now_ns is None else now_ns) // 1_000_000
-    value = (ms & ((1 << 48) - 1)) << 80 | int.from_bytes(os.urandom(10), "big")
-    value = value & ~(0xF << 76) | (0x7 << 76)
-    value = value & ~(0x3 << 62) | (0x2 << 62)
-    h = f"{value:032x}"
-    return f"{h[:8]}-{h[8:12]}-{h[12:16]}-{h[16:20]}-{h[20:]}"
+    t, r = f"{ms & ((1 << 48) - 1):012x}", os.urandom(10).hex()
+    return f"{t[:8]}-{t[8:]}-7{r[:3]}-{'89ab'[int(r[3], 16) & 3]}{r[4:7]}-{r[7:19]}"
 
 
 def encode(record: Mapping[str, Any]) -> bytes:
@@ -217,7 +214,7 @@ def encode(record: Mapping[str, Any]) -> bytes:
 
 def row_object(record: dict[str, Any]) -> dict[str, Any]:
     """Return the part of *record* that goes into a SpendLogs row, within :data:`ROW_LIMIT_BYTES`."""
-    row = {k: record[k] for k in ROW_FIELDS if record.get(k) is not None}
+    row = {k: value for k in ROW_FIELDS if (value := record.get(k)) is not None}
     for name in _ROW_SHED:
         if len(orjson.dumps(row)) <= ROW_LIMIT_BYTES:
             break

@@ -6,23 +6,29 @@ keyed with one secret that all workers and the pipeline share.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import re
 from typing import Final
 
 _ID_SHAPE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{7,127}")
 
+#: Digests of persons and sessions that are remembered.
+_LASTING_MAX: Final = 4_096
+
 
 class Hasher:
     """BLAKE2b keyed with a shared secret; equal secrets give equal digests in every process."""
 
-    __slots__ = ("_bases", "_key")
+    __slots__ = ("_bases", "_key", "lasting")
 
     def __init__(self, secret: bytes) -> None:
         if not secret:
             raise ValueError("the hashing secret is empty")
         self._key = hashlib.blake2b(secret, digest_size=32, person=b"agentwatt-key").digest()
         self._bases: dict[tuple[str, int], hashlib.blake2b] = {}
+        #: As :meth:`digest`, for what comes with every call of a person or a session.
+        self.lasting = functools.lru_cache(maxsize=_LASTING_MAX)(self.digest)
 
     def digest(self, domain: str, *parts: str | bytes, size: int = 8) -> str:
         """Return *size* bytes as hex over *parts* in the given *domain*.

@@ -158,10 +158,12 @@ class AgentwattLogger(CustomLogger):  # type: ignore[misc]
         """Back-up for versions or routes in which the logging hook did not run; normally a no-op."""
         with self._guard("success"):
             call = self._find(kwargs)
-            if call is not None and _is_foreign(call, kwargs):
-                return  # counted by the logging hook
-            if call is None or call.final is None or call.final["outcome"] != "success":
-                self._succeed(kwargs, response_obj)
+            if call is not None:
+                if call.final is not None and call.final["outcome"] == "success":
+                    return
+                if _is_foreign(call, kwargs):
+                    return  # counted by the logging hook
+            self._succeed(kwargs, response_obj)
 
     def _succeed(self, kwargs: dict[str, Any], result: Any) -> None:
         recorder = self._recorder

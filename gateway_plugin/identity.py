@@ -8,16 +8,14 @@ A session id comes from the client and is never trusted across tenants: ``sessio
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from gateway_plugin.clients import Hints, agent_of, client_of, hints_of
 from gateway_plugin.hashing import Hasher
 from gateway_plugin.sessions import SESSION_RULES, SESSION_SUFFIX, Request, bounded, json_object
 
 
-@dataclass(frozen=True, slots=True)
-class Auth:
+class Auth(NamedTuple):
     """What the proxy's authentication established about the caller."""
 
     key_hash: str | None = None
@@ -27,8 +25,7 @@ class Auth:
     team_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
+class Identity(NamedTuple):
     """Resolved identity of one call."""
 
     session_key: str | None
@@ -50,7 +47,7 @@ def _user(auth: Auth, hasher: Hasher, precedence: tuple[str, ...]) -> tuple[str 
     values = {"end_user": auth.end_user, "user_id": auth.user_id, "key": auth.key_hash}
     for source in precedence:
         if value := values.get(source):
-            return hasher.digest("user", value), source
+            return hasher.lasting("user", value), source
     return None, "none"
 
 
@@ -100,7 +97,7 @@ def resolve(
         value = rule.read(request)
         if value and (value := bounded(value)):
             session_id = hasher.keep_or_hash(value)
-            session_key = hasher.digest("session", tenant, value, size=16)
+            session_key = hasher.lasting("session", tenant, value, size=16)
             source, evidence = rule.name, "E1"
             break
     else:

@@ -13,15 +13,15 @@ together with the user, so no user's id finds another's session. The memory is t
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import xxhash
 
 from gateway_plugin.answers import MAX_PARTS, field_of, parts_of
 from gateway_plugin.recent import Recent
+from gateway_plugin.text import is_mapping
 
 #: Ids remembered per worker (about 250 bytes each): an hour of ten calls a second.
 MAX_IDS: Final = 50_000
@@ -35,8 +35,7 @@ _NUMBERED: Final = re.compile(r".*[_.:#/-]\d{1,4}|[a-z_.:-]*\d{0,4}", re.DOTALL)
 _CALL_ITEMS: Final = frozenset({"function_call", "custom_tool_call", "local_shell_call", "computer_call"})
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(NamedTuple):
     """Where the call stood whose answer named a tool call."""
 
     session_key: str
@@ -46,8 +45,7 @@ class Origin:
     turn_id: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Descent:
+class Descent(NamedTuple):
     """The call that a request goes on from.
 
     ``direct`` says that the results stand behind the last answer in the request, so that the request goes on
@@ -99,7 +97,7 @@ def _result_ids(items: Sequence[Any]) -> Iterator[tuple[str, bool]]:
     """Yield the ids of the tool results in *items*, newest first, and whether no answer follows them."""
     direct = True
     for item in islice(reversed(items), _MAX_MESSAGES):
-        if not isinstance(item, Mapping):
+        if not is_mapping(item):
             continue
         role = item.get("role")
         kind = item.get("type")
@@ -114,7 +112,7 @@ def _result_ids(items: Sequence[Any]) -> Iterator[tuple[str, bool]]:
         content = item.get("content")
         if role == "user" and isinstance(content, list):
             for part in reversed(content):
-                if isinstance(part, Mapping) and part.get("type") == "tool_result":
+                if is_mapping(part) and part.get("type") == "tool_result":
                     value = part.get("tool_use_id")
                     if isinstance(value, str):
                         yield value, direct

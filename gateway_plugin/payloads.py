@@ -15,7 +15,7 @@ from gateway_plugin.call import Arrival, Ending, OpenCall, now_us
 from gateway_plugin.identity import Auth
 from gateway_plugin.lineage import tool_call_ids
 from gateway_plugin.sinks import spend_logs
-from gateway_plugin.text import storable
+from gateway_plugin.text import is_mapping, storable
 from gateway_plugin.tools import tool_calls_of
 from gateway_plugin.usage import Usage, normalise
 
@@ -64,7 +64,7 @@ _NOTHING: Final[Mapping[str, Any]] = {}
 
 
 def _mapping(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else _NOTHING
+    return value if is_mapping(value) else _NOTHING
 
 
 def _integer(value: object) -> int | None:
@@ -87,16 +87,12 @@ def epoch_us(value: object) -> int | None:
 def auth_of(auth: object) -> Auth:
     """Return what LiteLLM's authentication object, or a dict of the same keys, says about the caller."""
 
-    def get(name: str) -> str | None:
-        value = auth.get(name) if isinstance(auth, Mapping) else getattr(auth, name, None)
-        return value if isinstance(value, str) and value else None
-
     return Auth(
-        key_hash=get("api_key") or get("token"),
-        key_alias=get("key_alias"),
-        user_id=get("user_id"),
-        end_user=get("end_user_id"),
-        team_id=get("team_id"),
+        key_hash=_any_text(field_of(auth, "api_key")) or _any_text(field_of(auth, "token")),
+        key_alias=_any_text(field_of(auth, "key_alias")),
+        user_id=_any_text(field_of(auth, "user_id")),
+        end_user=_any_text(field_of(auth, "end_user_id")),
+        team_id=_any_text(field_of(auth, "team_id")),
     )
 
 
@@ -128,7 +124,7 @@ def _client_metadata(
     data: Mapping[str, Any], bucket: Mapping[str, Any], *, generated: bool
 ) -> Mapping[str, Any]:
     """Return the metadata that the client itself sent, from whichever channel this route keeps it in."""
-    if "litellm_metadata" in data and isinstance(data.get("metadata"), Mapping) and data["metadata"]:
+    if "litellm_metadata" in data and is_mapping(data.get("metadata")) and data["metadata"]:
         return _mapping(data["metadata"])
     if sent := _mapping(bucket.get("requester_metadata")):
         return sent

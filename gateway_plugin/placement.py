@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
@@ -190,9 +189,7 @@ class Placement:
         found = self.agents.linked(user, opening) if beside else None
         if found is None:
             return who
-        return dataclasses.replace(
-            who, session_key=found[0], session_id=found[1], session_source="quoted_opening"
-        )
+        return who._replace(session_key=found[0], session_id=found[1], session_source="quoted_opening")
 
     def take_answer(self, call: OpenCall) -> None:
         """Improve a call that ends with what another worker knew of its stream, if that has arrived."""
@@ -238,8 +235,7 @@ def _descended(who: ident.Identity, descent: Descent | None) -> tuple[ident.Iden
     origin = descent.origin
     if who.session_evidence == "E1":
         return who, descent if origin.session_key == who.session_key else None
-    who = dataclasses.replace(
-        who,
+    who = who._replace(
         session_key=origin.session_key,
         session_id=origin.session_id,
         session_source="tool_call_lineage",

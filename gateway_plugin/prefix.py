@@ -18,6 +18,7 @@ from typing import Any, Final
 import orjson
 import xxhash
 
+from gateway_plugin.beginnings import Beginnings
 from gateway_plugin.canonical import (
     canonical_message,
     canonical_system,
@@ -80,7 +81,13 @@ _SYSTEM_ROLES: Final = ("system", "developer")
 
 
 def build(
-    body: Mapping[str, Any], items: Sequence[object], *, seed: int, max_bytes: int, opening: str = ""
+    body: Mapping[str, Any],
+    items: Sequence[object],
+    *,
+    seed: int,
+    max_bytes: int,
+    opening: str = "",
+    beginnings: Beginnings | None = None,
 ) -> Chain:
     """Return the chain of one request.
 
@@ -91,6 +98,8 @@ def build(
         max_bytes: size cut-off; a larger prompt gives a chain marked ``truncated`` that ends there.
         opening: what the person said first. Its digest is of the text, not of the message: harnesses add and
             drop injected parts beside it from call to call.
+        beginnings: conversations digested before with this seed and size; this one is added to them. The
+            chain is the same with and without them.
     """
     chain = Chain(first_user_digest=text_digest(opening, seed))
     rolling = xxhash.xxh3_64(seed=seed)
@@ -115,8 +124,24 @@ def build(
             chain.system_digest = xxhash.xxh3_64_intdigest(raw, seed=chain.system_digest or seed)
             chain.body_start = chain.tail_start = len(chain.digests)
             start += 1
-    start += _append_plain(chain, rolling, items[start:], max_bytes)
-    for item in items[start:]:
+    if beginnings is not None and chain.total_bytes <= max_bytes:
+        conversation, found = beginnings.find(chain, items, start)
+        if conversation is not None:
+            settled = start + conversation.settled
+            if found is not None:
+                rolling = found.hand_over(chain)
+                start += found.count
+            if beginnings.has_grown(conversation, found):
+                _append_items(chain, rolling, items[start:settled], max_bytes)
+                beginnings.keep(conversation, chain, rolling)
+                start = settled
+    _append_items(chain, rolling, items[start:], max_bytes)
+    return chain
+
+
+def _append_items(chain: Chain, rolling: xxhash.xxh3_64, items: Sequence[object], max_bytes: int) -> None:
+    """Append *items* up to the size cut-off and note where the model's answers are among them."""
+    for item in items[_append_plain(chain, rolling, items, max_bytes) :]:
         if chain.ends_at(max_bytes):
             break
         _append_item(chain, rolling, item)
@@ -124,7 +149,6 @@ def build(
         if _role_of(item) == "assistant" or (type(kind) is str and kind in _ANSWER_TYPES):
             chain.tail_start = len(chain.digests)
             chain.answers += 1
-    return chain
 
 
 def _role_of(item: object) -> object:

@@ -30,21 +30,19 @@ class Recent(Generic[K, V]):
             raise ValueError(f"a map of {capacity} entries holds nothing")
         shards = _SHARDS if capacity >= _SHARDS * _SHARD_MIN else 1
         self._size = capacity // shards
+        self._count = shards
         self._shards: list[OrderedDict[K, V]] = [OrderedDict() for _ in range(shards)]
 
     def __len__(self) -> int:
         return sum(map(len, self._shards))
 
-    def _shard(self, key: K) -> OrderedDict[K, V]:
-        return self._shards[hash(key) % len(self._shards)]
-
     def get(self, key: K, default: V | None = None) -> V | None:
         """Return the value of *key*, *default* where there is none; does not count as a use."""
-        return self._shard(key).get(key, default)
+        return self._shards[hash(key) % self._count].get(key, default)
 
     def use(self, key: K) -> V | None:
         """Return the value of *key* and count it as used; None where there is none."""
-        shard = self._shard(key)
+        shard = self._shards[hash(key) % self._count]
         value = shard.get(key)
         if value is not None:
             shard.move_to_end(key)
@@ -52,7 +50,7 @@ class Recent(Generic[K, V]):
 
     def put(self, key: K, value: V) -> V | None:
         """Set *key* as used just now; return the value that was forgotten for it, if any."""
-        shard = self._shard(key)
+        shard = self._shards[hash(key) % self._count]
         forgotten = None
         if key in shard:
             shard.move_to_end(key)

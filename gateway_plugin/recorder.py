@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable
@@ -14,6 +13,7 @@ from itertools import islice
 from typing import Any, Final
 
 from gateway_plugin import blocks, prefix
+from gateway_plugin.beginnings import Beginnings
 from gateway_plugin.call import Arrival, Ending, OpenCall, now_us
 from gateway_plugin.event import FIELD_NAMES, OUTCOME_RANK, SCHEMA_VERSION, new_event_id
 from gateway_plugin.hashing import Hasher
@@ -50,6 +50,7 @@ class Recorder:
         self._emit = emit
         self._litellm_version, self._plugin_version = versions
         self._seed = seed
+        self._beginnings = Beginnings(settings.max_state_bytes // 8, seed)
         self.placement = Placement(settings, hasher, seed=seed)
         self.open_calls: OrderedDict[str, OpenCall] = OrderedDict()
         self._finished: Recent[str, OpenCall] = Recent(_FINISHED_MAX)
@@ -75,7 +76,9 @@ class Recorder:
         items = blocks.items_of(body)
         opening = blocks.first_human_text(items)
         limit = self._settings.max_prompt_bytes
-        chain = prefix.build(body, items, seed=self._seed, max_bytes=limit, opening=opening)
+        chain = prefix.build(
+            body, items, seed=self._seed, max_bytes=limit, opening=opening, beginnings=self._beginnings
+        )
         seen = now_us()
         record: dict[str, Any] = {
             "schema": SCHEMA_VERSION,
@@ -157,9 +160,7 @@ class Recorder:
             arrival, items, chain, opening = call.unplaced
             call.unplaced = None
             if late is not None:
-                arrival = dataclasses.replace(
-                    arrival, headers=late.headers, client_metadata=late.client_metadata
-                )
+                arrival = arrival._replace(headers=late.headers, client_metadata=late.client_metadata)
             self.placement.place(call, arrival, items, chain, opening)
         first_time = call.rank < 0
         call.rank = rank

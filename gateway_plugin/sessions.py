@@ -9,8 +9,10 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
+
+from gateway_plugin.text import is_mapping
 
 #: Longest part of a client's id that is looked at; ids that differ only beyond it differ by their length.
 _MAX_RAW_ID: Final = 4096
@@ -18,8 +20,7 @@ SESSION_SUFFIX: Final = re.compile(r"_session_([A-Za-z0-9-]{8,})\s*$")
 _ANY_SESSION_HEADER: Final = re.compile(r"^x-[a-z0-9-]+-session-id$")
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(NamedTuple):
     """The parts of a request that identity needs; *headers* have canonical names (see canonical_headers)."""
 
     headers: Mapping[str, str]
@@ -30,7 +31,7 @@ class Request:
 
 def canonical_headers(headers: object) -> dict[str, str]:
     """Return *headers* with lower-case, hyphenated names and text values; anything else is dropped."""
-    if not isinstance(headers, Mapping):
+    if not is_mapping(headers):
         return {}
     out: dict[str, str] = {}
     for name, value in headers.items():
@@ -73,7 +74,7 @@ def codex_metadata(request: Request) -> dict[str, Any]:
 
 def json_object(value: object) -> dict[str, Any]:
     """Return a JSON object given as one or as its text; empty for anything else."""
-    if isinstance(value, Mapping):
+    if is_mapping(value):
         return dict(value)
     if isinstance(value, str) and value.lstrip().startswith("{") and len(value) <= 65536:
         try:
@@ -116,7 +117,7 @@ def _baggage(*keys: str) -> Callable[[Request], str | None]:
 
 def _conversation(request: Request) -> str | None:
     value = request.body.get("conversation")
-    if isinstance(value, Mapping):
+    if is_mapping(value):
         return text_of(value.get("id"))
     return text_of(value)
 

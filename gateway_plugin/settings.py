@@ -44,7 +44,7 @@ class PluginSettings(BaseSettings):
     queue_max_events: int = Field(
         20_000, ge=100, description="bound of the in-process queue; the oldest is dropped"
     )
-    batch_max_events: int = Field(100, ge=1, le=5000, description="entries per round trip to Redis")
+    batch_max_events: int = Field(200, ge=1, le=5000, description="entries per round trip to Redis")
     flush_interval_s: float = Field(0.5, gt=0, le=10, description="longest wait before a batch is written")
     redis_timeout_s: float = Field(2.0, gt=0, le=30, description="deadline of one write to Redis")
     shutdown_flush_s: float = Field(1.0, ge=0, le=5, description="time to flush at shutdown")
@@ -78,7 +78,9 @@ class PluginSettings(BaseSettings):
         30.0, ge=0, le=3600, description="wait for an event after the proxy is done with a request's task"
     )
     max_streams: int = Field(20_000, ge=10, description="streams (session and agent) remembered by a worker")
-    max_state_bytes: int = Field(128 << 20, ge=1 << 20, description="memory for remembered prefix chains")
+    max_state_bytes: int = Field(
+        128 << 20, ge=1 << 20, description="memory for prefix chains; an eighth more for conversations"
+    )
     shared_state: bool = Field(
         True, description="share streams over Redis, so that several workers see one history"
     )

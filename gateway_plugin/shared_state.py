@@ -23,7 +23,8 @@ _PREFIX: Final = "{agentwatt}:s:"
 _BATCH: Final = 128
 _PENDING_MAX: Final = 10_000
 _PAUSE_S: Final = 5.0
-_GATHER_S: Final = 0.1
+#: How long questions gather, seconds: a call takes longer than that, and its answer is due at its end.
+_GATHER_S: Final = 0.25
 
 
 def heed_cancellation() -> None:

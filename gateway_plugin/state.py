@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from gateway_plugin import canonical, prefix
 from gateway_plugin.prefix import Chain, Head
@@ -58,8 +58,7 @@ class Stream:
         return 700 + sum(h.chain.nbytes for heads in self.heads.values() for h in heads)
 
 
-@dataclass(frozen=True, slots=True)
-class PrefixFacts:
+class PrefixFacts(NamedTuple):
     """Prefix and lineage of one call against its stream."""
 
     shared_bytes: int

@@ -13,18 +13,17 @@ tail).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from gateway_plugin.blocks import Reading, items_of, read, texts_of
 from gateway_plugin.clients import Hints
 from gateway_plugin.hashing import Hasher
 from gateway_plugin.lineage import Descent
+from gateway_plugin.text import is_mapping
 from gateway_plugin.wording import asks_for_summary, is_side_wording
 
 
-@dataclass(frozen=True, slots=True)
-class Turn:
+class Turn(NamedTuple):
     """What one request tells about its place in the session.
 
     ``turn_id`` is None when the request carries no user-initiated block (an automatic continuation after a
@@ -48,7 +47,7 @@ def _system_text(body: Mapping[str, Any], items: Sequence[Any]) -> str:
     """Return the head of the system prompt, wherever the API shape keeps it; at most a few KB."""
     parts = [t[:1000] for t in texts_of(body.get("system", body.get("instructions")))][:4]
     for item in items[:2]:
-        if isinstance(item, Mapping) and item.get("role") in ("system", "developer"):
+        if is_mapping(item) and item.get("role") in ("system", "developer"):
             parts += [t[:1000] for t in texts_of(item.get("content"))][:4]
     return "\n".join(parts)
 
@@ -62,7 +61,7 @@ def is_side_call(body: Mapping[str, Any], items: Sequence[Any]) -> bool:
     if body.get("tools") or len(items) > 4:
         return False
     reading = read(items)
-    answered = any(isinstance(i, Mapping) and i.get("role") == "assistant" for i in items)
+    answered = any(is_mapping(i) and i.get("role") == "assistant" for i in items)
     block = reading.newest
     if answered or block is None or block.has_tool_result or reading.users or reading.after:
         return False

@@ -9,12 +9,12 @@ cache figures (``usage_source`` stays, ``cached`` becomes unknown) instead of be
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
+
+from gateway_plugin.text import is_mapping
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(NamedTuple):
     """Tokens of one call. ``input`` includes cached and written tokens; ``fresh`` is what neither covers.
 
     ``semantics`` tells how the record itself counted: ``inclusive`` (cached tokens inside its prompt
@@ -41,7 +41,7 @@ class Usage:
 
 def as_mapping(value: object) -> Mapping[str, Any]:
     """Return *value* as a mapping: dicts as they are, pydantic objects dumped, anything else empty."""
-    if isinstance(value, Mapping):
+    if is_mapping(value):
         return value
     for name in ("model_dump", "dict"):
         method = getattr(value, name, None)
@@ -50,7 +50,7 @@ def as_mapping(value: object) -> Mapping[str, Any]:
                 dumped = method()
             except (TypeError, ValueError, RuntimeError):
                 return {}
-            return dumped if isinstance(dumped, Mapping) else {}
+            return dumped if is_mapping(dumped) else {}
     return {}
 
 

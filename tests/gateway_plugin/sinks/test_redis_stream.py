@@ -226,6 +226,48 @@ async def test_a_memory_limit_is_an_outage_that_ends(server: ValkeyServer) -> No
     await sink.drain()
 
 
+async def test_a_large_batch_is_encoded_in_parts_and_lets_the_loop_in_between(server: ValkeyServer) -> None:
+    sink = make(server.connection_url, batch_max_events=200, queue_max_events=500, flush_interval_s=60)
+    for n in range(150):
+        sink.put(record(n))
+    turns = 0
+
+    async def other() -> None:
+        nonlocal turns
+        while not sink.counts["written"]:
+            turns += 1
+            await asyncio.sleep(0)
+
+    await asyncio.gather(sink.flush(), other())
+    assert turns >= 150 // 32
+    assert numbers(server) == list(range(150))
+    await sink.drain()
+
+
+@pytest.mark.parametrize("more", [5, 40, 60])
+async def test_a_full_queue_that_is_being_encoded_counts_what_it_pushes_out(
+    server: ValkeyServer, more: int
+) -> None:
+    """Records pushed out while their batch is made are in it already, or are counted as lost."""
+    sink = make(server.connection_url, batch_max_events=100, queue_max_events=50, flush_interval_s=60)
+    for n in range(50):
+        sink.put(record(n))
+
+    async def crowd() -> None:  # runs when the first part of the batch is encoded
+        assert 0 < sink._in_write < 50
+        for n in range(50, 50 + more):
+            sink.put(record(n))
+
+    await asyncio.gather(sink.flush(), crowd())
+    await sink.flush()
+    assert sink.depth == 0
+    got = numbers(server)
+    assert got == sorted(set(got))
+    assert len(got) == sink.counts["written"]
+    assert len(got) + sink.counts["dropped_queue_full"] == 50 + more
+    await sink.drain()
+
+
 async def test_a_read_only_replica_is_an_outage(server: ValkeyServer) -> None:
     with redis.Redis(port=server.port) as client:
         client.replicaof("127.0.0.1", dead_port())  # type: ignore[no-untyped-call]
