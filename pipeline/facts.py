@@ -159,7 +159,7 @@ def _write_calls(
     folder.mkdir(parents=True)
     con.execute(
         f"COPY ({query}) TO '{_text(folder)}' (FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 1, "
-        "WRITE_BLOOM_FILTER false, "  # nothing looks up one value
+        "PARQUET_VERSION V2, WRITE_BLOOM_FILTER false, "  # delta encodings; nothing looks up one value
         "PARTITION_BY (start_date), WRITE_PARTITION_COLUMNS true, OVERWRITE_OR_IGNORE)",
         {key: values[key] for key in model.parameters} or None,
     )
