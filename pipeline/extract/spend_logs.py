@@ -107,7 +107,7 @@ async def extract(
         con.execute("SET threads = 1")
         staging = SpendStaging(con, lake, now)
         pages = SpendPages(con, staging, reader)
-        async with _reading(stream, pages, query, low, high) as coming:
+        async with _reading(stream, query, low, high) as coming:
             while page := await coming():
                 await asyncio.to_thread(pages.stage, page)
                 report.rows_read += page.rows
@@ -125,9 +125,9 @@ async def extract(
                 progress(report)
         _flush(lake, staging, report, mark, now)
         if counting := query.outside(_OLDEST, now + timedelta(days=1)):
-            with stream.rows(counting) as counted:
-                con.register("counted", counted)
-                (outside,) = con.execute("SELECT n FROM counted").fetchone() or (0,)
+            counted = stream.rows(counting)
+            con.register("counted", counted.capsule())
+            (outside,) = con.execute("SELECT n FROM counted").fetchone() or (0,)
             if outside:
                 report.rejected["start_time out of range"] += outside
     report.repaired += reader.repairs
@@ -186,15 +186,14 @@ def _flush(
 
 @asynccontextmanager
 async def _reading(
-    stream: SpendStream, pages: SpendPages, query: SpendQuery, low: datetime, high: datetime
+    stream: SpendStream, query: SpendQuery, low: datetime, high: datetime
 ) -> AsyncIterator[Callable[[], Awaitable[Page | None]]]:
     """Read pages ahead while others are worked on; give a function that waits for one, None at the end."""
     ready: asyncio.Queue[Page | Exception | None] = asyncio.Queue(_AHEAD)
     loading: asyncio.Future[Page] | None = None
 
     def load(after: tuple[datetime, str] | str | None) -> Page:
-        with stream.rows(query.page(low, high, after)) as rows:
-            return pages.load(rows)
+        return Page.of(stream.rows(query.page(low, high, after)))
 
     async def read() -> None:
         nonlocal loading

@@ -34,7 +34,7 @@ _CHECKED: Final = ("reason", "start_text", *_REPAIRS)
 #: built, since nothing looks up one id. Smaller row groups keep less in memory. Numbers and lengths of texts
 #: as differences (version 2) save what the lowest, and fastest, level of compression costs.
 _WRITER: Final = (
-    "ROW_GROUP_SIZE 61440, DICTIONARY_SIZE_LIMIT 2000, WRITE_BLOOM_FILTER false, PARQUET_VERSION v2, "
+    "ROW_GROUP_SIZE 30720, DICTIONARY_SIZE_LIMIT 2000, WRITE_BLOOM_FILTER false, PARQUET_VERSION v2, "
     "COMPRESSION_LEVEL 1"
 )
 _NARROW: Final = ", ".join(("request_id", "start_time", "extracted_at", *_CHECKED))
