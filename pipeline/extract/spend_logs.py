@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
 from typing import TYPE_CHECKING, Any, Final
@@ -101,13 +101,14 @@ async def extract(
             )
         if not query.keyed:
             report.notices.append("SpendLogs keeps times as text: the whole table is read on every run.")
-    with connect() as con, SpendStream(settings.database) as stream:
-        # One page is loaded while another one is staged and the server works on a third: a statement that
-        # took more than its thread would take it from them.
-        con.execute("SET threads = 1")
-        staging = SpendStaging(con, lake, now)
-        pages = SpendPages(con, staging, reader)
+    with ExitStack() as held, SpendStream(settings.database) as stream:
         async with _reading(stream, query, low, high) as coming:
+            con = held.enter_context(connect())  # while the first page comes: DuckDB takes its time to load
+            # One page is loaded while another one is staged and the server works on a third: a statement
+            # that took more than its thread would take it from them.
+            con.execute("SET threads = 1")
+            staging = SpendStaging(con, lake, now)
+            pages = SpendPages(con, staging, reader)
             while page := await coming():
                 await asyncio.to_thread(pages.stage, page)
                 report.rows_read += page.rows
@@ -219,6 +220,7 @@ async def _reading(
 
     reading = asyncio.ensure_future(read())
     try:
+        await asyncio.sleep(0)  # it begins now, whatever is done before the first page is asked for
         yield following
     finally:
         reading.cancel()
