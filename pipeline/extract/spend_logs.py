@@ -34,8 +34,8 @@ _OLDEST: Final = datetime(2020, 1, 1)
 _FLUSH_ROWS: Final = 50_000
 #: Rows of one date staged in memory before it is written though more of it may come.
 _DATE_ROWS: Final = 200_000
-#: Pages that wait in memory while others are worked on.
-_AHEAD: Final = 2
+#: Pages that wait in memory while others are worked on: more of them gain nothing but memory.
+_AHEAD: Final = 1
 
 
 @dataclass(slots=True)
