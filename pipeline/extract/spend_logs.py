@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
 from typing import TYPE_CHECKING, Any, Final
@@ -34,8 +34,8 @@ _OLDEST: Final = datetime(2020, 1, 1)
 _FLUSH_ROWS: Final = 50_000
 #: Rows of one date staged in memory before it is written though more of it may come.
 _DATE_ROWS: Final = 200_000
-#: Pages that wait in memory while others are worked on.
-_AHEAD: Final = 2
+#: Pages that wait in memory while others are worked on: more of them gain nothing but memory.
+_AHEAD: Final = 1
 
 
 @dataclass(slots=True)
@@ -101,13 +101,14 @@ async def extract(
             )
         if not query.keyed:
             report.notices.append("SpendLogs keeps times as text: the whole table is read on every run.")
-    with connect() as con, SpendStream(settings.database) as stream:
-        # One page is loaded while another one is staged and the server works on a third: a statement that
-        # took more than its thread would take it from them.
-        con.execute("SET threads = 1")
-        staging = SpendStaging(con, lake, now)
-        pages = SpendPages(con, staging, reader)
-        async with _reading(stream, pages, query, low, high) as coming:
+    with ExitStack() as held, SpendStream(settings.database) as stream:
+        async with _reading(stream, query, low, high) as coming:
+            con = held.enter_context(connect())  # while the first page comes: DuckDB takes its time to load
+            # One page is loaded while another one is staged and the server works on a third: a statement
+            # that took more than its thread would take it from them.
+            con.execute("SET threads = 1")
+            staging = SpendStaging(con, lake, now)
+            pages = SpendPages(con, staging, reader)
             while page := await coming():
                 await asyncio.to_thread(pages.stage, page)
                 report.rows_read += page.rows
@@ -125,9 +126,9 @@ async def extract(
                 progress(report)
         _flush(lake, staging, report, mark, now)
         if counting := query.outside(_OLDEST, now + timedelta(days=1)):
-            with stream.rows(counting) as counted:
-                con.register("counted", counted)
-                (outside,) = con.execute("SELECT n FROM counted").fetchone() or (0,)
+            counted = stream.rows(counting)
+            con.register("counted", counted.capsule())
+            (outside,) = con.execute("SELECT n FROM counted").fetchone() or (0,)
             if outside:
                 report.rejected["start_time out of range"] += outside
     report.repaired += reader.repairs
@@ -186,15 +187,14 @@ def _flush(
 
 @asynccontextmanager
 async def _reading(
-    stream: SpendStream, pages: SpendPages, query: SpendQuery, low: datetime, high: datetime
+    stream: SpendStream, query: SpendQuery, low: datetime, high: datetime
 ) -> AsyncIterator[Callable[[], Awaitable[Page | None]]]:
     """Read pages ahead while others are worked on; give a function that waits for one, None at the end."""
     ready: asyncio.Queue[Page | Exception | None] = asyncio.Queue(_AHEAD)
     loading: asyncio.Future[Page] | None = None
 
     def load(after: tuple[datetime, str] | str | None) -> Page:
-        with stream.rows(query.page(low, high, after)) as rows:
-            return pages.load(rows)
+        return Page.of(stream.rows(query.page(low, high, after)))
 
     async def read() -> None:
         nonlocal loading
@@ -220,6 +220,7 @@ async def _reading(
 
     reading = asyncio.ensure_future(read())
     try:
+        await asyncio.sleep(0)  # it begins now, whatever is done before the first page is asked for
         yield following
     finally:
         reading.cancel()

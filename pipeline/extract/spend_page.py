@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 import orjson
 
 from gateway_plugin.event import FIELDS, ROW_FIELDS
+from pipeline.extract.arrow_stream import ArrowRows
 from pipeline.extract.identity_hash import person, safe_id, user_digest
 from pipeline.extract.spend_row import SOURCE_COLUMNS, TEXT_COLUMNS, RowReader
 from pipeline.extract.spend_staging import SpendStaging
@@ -58,6 +59,7 @@ _SHAPE: Final = "json_keys(aw), json_type(aw, '$.*')"
 _LIMIT_BYTES: Final = 8192
 #: Identities and shapes remembered at most, about.
 _KNOWN: Final = 100_000
+_AS_TEXT: Final = ", ".join(f'CAST("{name}" AS VARCHAR)' for name in SOURCE_COLUMNS)
 _SAME_PERSON: Final = (
     'p.end_user IS NOT DISTINCT FROM j.end_user AND p.user_id IS NOT DISTINCT FROM j."user" '
     "AND p.api_key IS NOT DISTINCT FROM j.api_key"
@@ -66,14 +68,20 @@ _SAME_PERSON: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A loaded page: its table, its number of rows, and the key after which the next one begins.
+    """Rows as they came, how many they are, and the key after which the next page begins.
 
     The key is the last row's start time and request id, or its request id alone where times are text.
     """
 
-    table: str
+    source: ArrowRows
     rows: int
     key: tuple[datetime, str] | str
+
+    @classmethod
+    def of(cls, source: ArrowRows) -> Page:
+        """Return the page of *source*, whose columns are ``SOURCE_COLUMNS``."""
+        start, last = source.last("start_time"), str(source.last("request_id") or "")
+        return cls(source, source.count, (start, last) if isinstance(start, datetime) else last)
 
 
 class SpendPages:
@@ -81,10 +89,9 @@ class SpendPages:
 
     def __init__(self, con: duckdb.DuckDBPyConnection, staging: SpendStaging, reader: RowReader) -> None:
         self._con = con
-        self._loading = con.cursor()  # loading a page and staging the one before happen at the same time
         self._staging = staging
         self._reader = reader
-        self._loaded = self._forgot = 0
+        self._taken = self._forgot = 0
         self._shapes: dict[int, bool] = {}
         con.execute(
             "CREATE TEMP TABLE people "
@@ -92,80 +99,67 @@ class SpendPages:
             "CREATE TEMP TABLE sessions (session_id VARCHAR, safe VARCHAR)"
         )
 
-    def load(self, stream: object) -> Page:
-        """Take the rows of an Arrow stream (columns ``SOURCE_COLUMNS``) as they are.
-
-        One thread may load while another one stages: whoever reads from the server does nothing else, so
-        that the server need not wait.
-        """
-        con = self._loading
-        self._loaded += 1
-        table = f"page_{self._loaded}"
-        con.register("incoming", stream)
-        try:
-            con.execute(f"CREATE TABLE {table} AS FROM incoming")
-        finally:
-            con.unregister("incoming")
-        found = con.execute(
-            f"SELECT COUNT(*), ARG_MAX(start_time, rowid), ARG_MAX(request_id, rowid) FROM {table}"
-        ).fetchone()
-        count, start, last = found or (0, None, None)
-        return Page(table, int(count), (start, last or "") if isinstance(start, datetime) else last or "")
-
     def stage(self, page: Page) -> None:
-        """Look into the JSON of a loaded page, hash its identities, and hand its rows to the staging."""
+        """Look into the JSON of a page, hash its identities, and hand its rows to the staging."""
         con = self._con
-        types = {name: kind for name, kind, *_ in con.execute(f"DESCRIBE {page.table}").fetchall()}
+        table = self._take(page)
+        which = self._odd(table)
+        odd = con.execute(f"SELECT {_AS_TEXT} FROM {table} WHERE {which} ORDER BY rowid").fetchall()
+        if odd:
+            con.execute(f"DELETE FROM {table} WHERE {which}")
+            self._staging.add([self._reader.read(row) for row in odd])
+        self._identify(table)
+        self._staging.attach(table, page.rows - len(odd), _PLAIN_ROWS, _IDENTIFIED)
+
+    def _take(self, page: Page) -> str:
+        """Put the rows of a page into a table, beside what there is to know of them, in one pass."""
+        self._taken += 1
+        table = f"page_{self._taken}"
         # An empty text means nothing.
         named = ", ".join(
-            f'nullif("{name}", \'\') AS "{name}"' if types[name] == "VARCHAR" else f'"{name}"'
+            f'nullif("{name}", \'\') AS "{name}"' if name in page.source.texts else f'"{name}"'
             for name in SOURCE_COLUMNS
         )
-        read = f"{_PLAIN_ROWS} FROM (SELECT {named}, {_UNPACKED} AS u FROM arrived) AS j"
-        con.execute(f"CREATE OR REPLACE TEMP VIEW paged AS SELECT {named}, rowid AS n FROM {page.table}")
         plain = _PLAIN if self._reader.hasher else "FALSE"  # without a secret each row is counted
-        con.execute(
-            f"""CREATE OR REPLACE TEMP TABLE judged AS SELECT n, aw IS NULL AS bare, shape, {plain} AS plain
-            FROM (SELECT *, TRY(hash({_SHAPE})) AS shape, {_UNPACKED} AS u FROM paged)"""
-        )
-        con.execute(
-            "CREATE OR REPLACE TEMP TABLE odd AS SELECT n FROM judged WHERE (plain AND "
-            f"(bare OR list_contains(CAST({self._good_shapes()} AS UBIGINT[]), shape))) IS NOT TRUE"
-        )
-        wanted = ", ".join(f'CAST("{name}" AS VARCHAR)' for name in SOURCE_COLUMNS)
-        odd = con.execute(f"SELECT {wanted} FROM paged WHERE n IN (SELECT n FROM odd) ORDER BY n").fetchall()
-        if odd:
-            con.execute(f"DELETE FROM {page.table} WHERE rowid IN (SELECT n FROM odd)")
-            self._staging.add([self._reader.read(row) for row in odd])
-        self._identify()
-        self._staging.attach(page.table, page.rows - len(odd), read, _IDENTIFIED)
+        told = f"SELECT *, TRY(hash({_SHAPE})) AS shape, {_UNPACKED} AS u FROM (SELECT {named} FROM incoming)"
+        self._con.register("incoming", page.source.capsule())
+        try:
+            self._con.execute(
+                f"CREATE TABLE {table} AS SELECT * EXCLUDE (u), {_COUNTED}, {plain} AS plain FROM ({told})"
+            )
+        finally:
+            self._con.unregister("incoming")
+            page.source.close()
+        return table
 
-    def _good_shapes(self) -> list[int]:
-        """Return the shapes of this page's objects that hold what they may; judge those that are new."""
+    def _odd(self, table: str) -> str:
+        """Return the condition of the rows that the engine cannot read; judge shapes that are new."""
         if len(self._shapes) > _KNOWN:
             self._shapes.clear()
         present = self._con.execute(
-            "SELECT shape, MIN(n) FROM judged WHERE plain AND NOT bare AND shape IS NOT NULL GROUP BY shape"
+            f"SELECT shape, MIN(rowid) FROM {table} WHERE plain AND aw IS NOT NULL AND shape IS NOT NULL "
+            "GROUP BY shape"
         ).fetchall()
         if fresh := {n: shape for shape, n in present if shape not in self._shapes}:
             # As text: for a list DuckDB loads pandas and pyarrow where they are.
             seen = self._con.execute(
-                f"SELECT n, CAST(to_json([{_SHAPE}]) AS VARCHAR) FROM paged "
-                f"WHERE n IN ({', '.join(map(str, fresh))})"
+                f"SELECT rowid, CAST(to_json([{_SHAPE}]) AS VARCHAR) FROM {table} "
+                f"WHERE rowid IN ({', '.join(map(str, fresh))})"
             ).fetchall()
             self._shapes |= {fresh[n]: _fits(*orjson.loads(shape)) for n, shape in seen}
-        return [shape for shape, _ in present if self._shapes[shape]]
+        good = [shape for shape, _ in present if self._shapes[shape]]
+        return f"(plain AND (aw IS NULL OR list_contains(CAST({good} AS UBIGINT[]), shape))) IS NOT TRUE"
 
-    def _identify(self) -> None:
+    def _identify(self, table: str) -> None:
         """Map the identities that are new to digests."""
         reader, con = self._reader, self._con
         self._forget()
         people = con.execute(
-            f"""SELECT DISTINCT end_user, "user", api_key FROM paged AS j
+            f"""SELECT DISTINCT end_user, "user", api_key FROM {table} AS j
             WHERE NOT EXISTS (FROM people AS p WHERE {_SAME_PERSON})"""
         ).fetchall()
         sessions = con.execute(
-            "SELECT DISTINCT session_id FROM paged AS j WHERE session_id IS NOT NULL "
+            f"SELECT DISTINCT session_id FROM {table} AS j WHERE session_id IS NOT NULL "
             "AND NOT EXISTS (FROM sessions AS s WHERE s.session_id = j.session_id)"
         ).fetchall()
         _insert(
@@ -213,25 +207,33 @@ _PLAIN: Final = f"""metadata_text IS NULL
   AND COALESCE(TRY_CAST({_READ} AS BIGINT) <= TRY_CAST(u.prompt_tokens AS BIGINT), TRUE)
   AND (error_class IS NULL OR regexp_full_match(error_class, '[A-Za-z_][A-Za-z0-9_.]{{0,127}}'))
   AND (error_code IS NULL OR regexp_full_match(error_code, '[A-Za-z0-9_.\\-]{{1,64}}'))"""  # fmt: skip
+#: What is read in the JSON of a plain row, and where; these are whole numbers there.
+_COUNTED: Final = ", ".join(
+    f"TRY_CAST({expression} AS BIGINT) AS {name}"
+    for name, expression in {
+        "usage_input": "u.prompt_tokens",
+        "usage_cached": _READ,
+        "usage_cache_write": _either(
+            *(f"u.prompt_tokens_details.{name}" for name in _DETAILS[1:]),
+            "u.cache_creation_input_tokens",
+            "extra_written",
+        ),
+        "usage_output": _either("u.completion_tokens", "u.output_tokens"),
+        "retries": "attempted_retries",
+    }.items()
+)
 _DERIVED: Final = {
     "key_hash": "j.api_key",
     "user_hash": "NULL::VARCHAR",
     "row_session_id": "NULL::VARCHAR",
     "cache_hit": "CASE lower(trim(j.cache_hit)) WHEN 'true' THEN 'true' WHEN 'false' THEN 'false' END",
-    "usage_input": "u.prompt_tokens",
-    "usage_cached": _READ,
-    "usage_cache_write": _either(
-        *(f"u.prompt_tokens_details.{name}" for name in _DETAILS[1:]),
-        "u.cache_creation_input_tokens",
-        "extra_written",
-    ),
-    "usage_output": _either("u.completion_tokens", "u.output_tokens"),
+    "attempted_retries": "j.retries",
 }
-#: What the engine reads in the plain rows of a source; digests are joined where a row is written.
+#: What the staging takes of the plain rows of a page; digests are joined where a row is written.
 _PLAIN_ROWS: Final = (
     "SELECT "
     + ", ".join(f'{_DERIVED.get(name, f"j.{name}")} AS "{name}"' for name in TEXT_COLUMNS)
-    + ', end_user, "user", session_id, api_key'
+    + ', end_user, "user", session_id, api_key FROM arrived AS j'
 )
 _IDENTIFIED: Final = (
     f"FROM {{relation}} AS j LEFT JOIN people AS p ON {_SAME_PERSON} "

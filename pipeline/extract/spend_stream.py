@@ -6,12 +6,12 @@ pages. Calls block: they belong into a thread. Another thread may :meth:`SpendSt
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Self
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
 from pipeline.errors import ConfigError, UnreachableError
+from pipeline.extract.arrow_stream import ArrowRows, ArrowStreamError
 from pipeline.extract.database import split_url
 from pipeline.settings import DatabaseSettings
 
@@ -86,15 +86,13 @@ class SpendStream:
             self._connection.close()
             self._database.close()
 
-    @contextmanager
-    def rows(self, statement: str) -> Iterator[object]:
-        """Give the rows of *statement* as an Arrow stream that DuckDB reads once.
+    def rows(self, statement: str) -> ArrowRows:
+        """Return the rows of *statement*.
 
         Raises:
             UnreachableError: the server ended the statement, or the connection broke off.
         """
         import adbc_driver_manager
-        import duckdb
 
         try:
             self._execute(self._begin)
@@ -103,15 +101,12 @@ class SpendStream:
                     running.set_options(**{_BATCH_OPTION: _BATCH_BYTES})
                     running.set_sql_query(statement)
                     stream, _ = running.execute_query()
-                    # To look at any other object DuckDB loads pandas and pyarrow where they are.
-                    yield stream.__arrow_c_stream__()
+                    return ArrowRows(stream.__arrow_c_stream__())
             finally:
                 self._execute("ROLLBACK")  # nothing was written: the cheapest end
         except adbc_driver_manager.Error as error:
             raise self._broken(str(error), ended=getattr(error, "sqlstate", None) == _ENDED) from None
-        except duckdb.Error as error:
-            if "get_next failed" not in str(error):  # the engine's own trouble
-                raise
+        except ArrowStreamError as error:
             raise self._broken(str(error), ended="canceling statement" in str(error)) from None
 
     def cancel(self) -> None:

@@ -28,8 +28,9 @@ VALUES ('r', 'x', '2026-03-02', '2026-03-02')"""
 
 
 def fetched(stream: SpendStream, statement: str) -> list[tuple[object, ...]]:
-    with duckdb.connect() as con, stream.rows(statement) as found:
-        con.register("found", found)
+    rows = stream.rows(statement)
+    with duckdb.connect() as con:
+        con.register("found", rows.capsule())
         return con.execute("SELECT * FROM found").fetchall()
 
 
