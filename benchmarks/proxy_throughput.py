@@ -14,8 +14,8 @@ pair gives one difference.
 Both proxies are started anew several times. Where a process lies in memory and how its dictionaries are laid
 makes it a few per cent faster or slower for as long as it lives, which is as much as the plugin costs: pairs
 of one start agree with each other and not with those of the next. A start therefore is one observation, the
-mean of its pairs, and what is between starts is in the interval. A start in which a proxy breaks off is
-repeated and counted (`lost_starts`).
+mean of its pairs, and what is between starts is in the interval. Both proxies of a start hash texts alike,
+each start in another way. A start in which a proxy breaks off is repeated and counted (`lost_starts`).
 
 CPU is user plus system time of the proxy process, all threads: the kernel's clock of that process in
 nanoseconds, checked against the 10 ms ticks of /proc/<pid>/stat. The interval of the mean difference is
@@ -420,6 +420,7 @@ def _measure_start(
                 "PYTHONPATH": str(ROOT / "benchmarks" / "full_collections"),
                 "FULL_COLLECTIONS_FILE": str(counted[side]),
                 "PYTHON_GC_THRESHOLD": _COLLECTOR,
+                "PYTHONHASHSEED": str(numbers.start),
             }
             proxies[side] = stack.enter_context(
                 ProxyService(config, work, redis_url=redis_url, env=environment, cwd=ROOT, name=name)
