@@ -157,16 +157,28 @@ def _samples(program: Any, added_ms: list[float], starts: int | None = None) -> 
 def test_a_cost_whose_whole_interval_is_below_the_target_meets_it(program: Any) -> None:
     result = program.verdict(_samples(program, [0.9, 1.0, 1.1, 1.0]))
     assert result["met"] is True
+    assert result["sure"] is True
     assert result["added_ms"] == pytest.approx(1.0)
     assert result["added_ms_low"] < 1.0 < result["added_ms_high"] <= result["target_ms"]
     assert result["cpu_ms"][program.WITHOUT] == pytest.approx(41.5)
 
 
-def test_a_mean_below_the_target_does_not_meet_it_when_the_interval_reaches_above(program: Any) -> None:
-    result = program.verdict(_samples(program, [0.0, 2.0, 0.5, 1.5]))
-    assert result["added_ms"] < result["target_ms"] < result["added_ms_high"]
+def test_a_mean_above_the_target_misses_it(program: Any) -> None:
+    result = program.verdict(_samples(program, [1.9, 2.0, 2.1, 2.0]))
     assert result["met"] is False
+    assert result["sure"] is True
     assert "missed" in program.table(result)
+
+
+@pytest.mark.parametrize(("added", "met"), [([0.0, 2.0, 0.5, 1.5], True), ([0.5, 2.5, 1.0, 2.0], False)])
+def test_a_target_within_the_interval_is_told_to_be_unsure(
+    program: Any, added: list[float], *, met: bool
+) -> None:
+    result = program.verdict(_samples(program, added))
+    assert result["added_ms_low"] < result["target_ms"] < result["added_ms_high"]
+    assert result["met"] is met
+    assert result["sure"] is False
+    assert "within the interval" in program.table(result)
 
 
 def test_pairs_of_one_start_agree_and_make_the_interval_no_narrower(program: Any) -> None:
