@@ -20,7 +20,8 @@ from gateway_plugin.state import Stream
 from gateway_plugin.state_codec import Known, decode, encode
 
 _PREFIX: Final = "{agentwatt}:s:"
-_BATCH: Final = 128
+#: Streams asked for and written in one round trip: to encode them is one step of about 2 ms.
+_BATCH: Final = 64
 _PENDING_MAX: Final = 10_000
 _PAUSE_S: Final = 5.0
 #: How long questions gather, seconds: a call takes longer than that, and its answer is due at its end.
