@@ -6,7 +6,9 @@ import os
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from types import ModuleType
+    from pathlib import Path
+
+    import duckdb
 
 _VARIABLE: Final = "DUCKDB_JE_MALLOC_CONF"
 #: The engine's allocator gives memory back to the system once it was free for a second, and a build frees and
@@ -14,12 +16,21 @@ _VARIABLE: Final = "DUCKDB_JE_MALLOC_CONF"
 _KEEP: Final = "dirty_decay_ms:10000,muzzy_decay_ms:10000"
 
 
-def load() -> ModuleType:
-    """Return ``duckdb``; before it is imported for the first time, its allocator is told what to keep.
+def connect(
+    database: str | Path = ":memory:", **config: str | bool | int | float | list[str]
+) -> duckdb.DuckDBPyConnection:
+    """Open an engine in UTC that shows no progress of its own.
 
-    An allocator that is configured from outside stays as it is.
+    Before DuckDB is imported for the first time, its allocator is told what to keep; one that is configured
+    from outside stays as it is.
+
+    Args:
+        database: its file; in memory by default.
+        config: DuckDB's own options.
     """
     os.environ.setdefault(_VARIABLE, _KEEP)
     import duckdb
 
-    return duckdb
+    con = duckdb.connect(database, config=config)
+    con.execute("SET TimeZone = 'UTC'; SET enable_progress_bar = false")
+    return con

@@ -57,8 +57,6 @@ def build(
     """
     aside: dict[tuple[str, date], list[Path]] = defaultdict(list)
     audits: list[models.Audit] = []
-    # The models name the wide side of a join first and the side to look up second.
-    con.execute("SET disabled_optimizers = 'build_side_probe_side'")
     # Calls come day by day: rows kept for longer, to be written by day later, cost memory and a second look.
     con.execute(f"SET partitioned_write_flush_threshold = {_ROWS_AT_ONCE}")
     steps = (*models.STAGING, *models.FACTS)
@@ -100,7 +98,6 @@ def build(
         others = sorted({d for _, d in aside} | reach.near | reach.repaired)
         days += [d for d in others if wanted(d) and _mend(con, lake, d, aside, f"part-{run}-old")]
     finally:
-        con.execute("SET disabled_optimizers = ''")
         con.execute("RESET partitioned_write_flush_threshold")
         for paths in aside.values():
             for path in paths:

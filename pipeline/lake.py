@@ -289,11 +289,8 @@ class Lake:
 @contextmanager
 def connect() -> Iterator[duckdb.DuckDBPyConnection]:
     """A private in-memory DuckDB in UTC."""
-    threads = max(1, min(4, os.cpu_count() or 1))
-    con: duckdb.DuckDBPyConnection = engine.load().connect(config={"threads": threads})
+    con = engine.connect(threads=max(1, min(4, os.cpu_count() or 1)))
     try:
-        con.execute("SET TimeZone = 'UTC'")
-        con.execute("SET enable_progress_bar = false")
         yield con
     finally:
         con.close()

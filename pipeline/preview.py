@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from zoneinfo import ZoneInfo
 
-from pipeline import publishing, reach
+from pipeline import engine, publishing, reach
 from pipeline.lake import Lake
 from pipeline.manifest import Manifest, fact_conventions, lost, raw_files, within
 from pipeline.sql import binding, parameters
@@ -102,11 +102,9 @@ def of_lake(
     """
     if not lake.is_dir():
         return Preview((), 0)
-    import duckdb
-
-    con = duckdb.connect()
+    con = engine.connect()
     try:
-        con.execute("SET TimeZone = 'UTC'; SET enable_progress_bar = false; SET temp_directory = ''")
+        con.execute("SET temp_directory = ''")
         steps, read = _facts(con, lake, settings, since, until)
         built = [date.fromisoformat(s.name) for s in steps if s.action in ("build", "repair")]
         dropped = [date.fromisoformat(s.name) for s in steps if s.action == "drop"]

@@ -78,9 +78,6 @@ def publish(
     con.execute("SET parquet_metadata_cache = true")
     # Joins by range with short tables of conventions: a loop is cheaper than sorting the calls.
     con.execute("SET nested_loop_join_threshold = 64")
-    # The models name the wide side of a join first; behind a range of times the engine thinks calls are few,
-    # and would keep them all to look up the visits.
-    con.execute("SET disabled_optimizers = 'build_side_probe_side'")
     windows = parts(con, lake, settings)
     made = _made(lake, settings, windows)
     changed = [d for d in windows if known.get(d.isoformat()) != made[d.isoformat()]]

@@ -125,12 +125,13 @@ def last_audits(lake: Path) -> list[dict[str, Any]]:
 
 def connect(lake: Path, limits: Limits | None = None) -> duckdb.DuckDBPyConnection:
     """Open an in-memory engine that spills into the lake's temporary folder; *limits* bound its memory."""
-    con: duckdb.DuckDBPyConnection = engine.load().connect()
-    con.execute("SET TimeZone = 'UTC'")
-    con.execute("SET enable_progress_bar = false")
+    con = engine.connect()
     con.execute("SET temp_directory = " + _quoted(lake / FOLDER))
     if limits is not None:
         con.execute("SET preserve_insertion_order = false")
+        # The models name the wide side of a join first and the side to look up second. Behind a range of
+        # times the engine thinks calls are few, and would keep them all to look up the visits.
+        con.execute("SET disabled_optimizers = 'build_side_probe_side'")
         con.execute(f"SET memory_limit = '{int(limits.engine_gib * 1024)}MiB'")
         if limits.threads:
             con.execute(f"SET threads = {limits.threads}")

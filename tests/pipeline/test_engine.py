@@ -12,7 +12,7 @@ _PROGRAM = """
 import sys
 from pipeline import engine
 assert "duckdb" not in sys.modules
-engine.load().connect().execute("SELECT 1")
+engine.connect().execute("SELECT 1")
 import os
 print(os.environ["DUCKDB_JE_MALLOC_CONF"])
 """

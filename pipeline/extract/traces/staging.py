@@ -21,7 +21,7 @@ from pipeline.lake import Lake
 from pipeline.schema import SCHEMAS
 
 if TYPE_CHECKING:
-    import duckdb
+    pass
 
 EVENTS: Final = "raw/events"
 REJECTS: Final = "rejects/events"
@@ -45,10 +45,7 @@ class EventStaging:
 
     def __enter__(self) -> EventStaging:
         self._folder.mkdir(parents=True)
-        self._con: duckdb.DuckDBPyConnection = engine.load().connect(
-            str(self._folder / "staged.duckdb"), config={"memory_limit": _MEMORY, "threads": 2}
-        )
-        self._con.execute("SET TimeZone = 'UTC'")
+        self._con = engine.connect(self._folder / "staged.duckdb", memory_limit=_MEMORY, threads=2)
         self._con.execute("SET preserve_insertion_order = false")
         columns = ", ".join(f"{name} {type_}" for name, type_ in SCHEMAS[EVENTS].items())
         self._con.execute(f"CREATE TABLE staged ({columns}, file_number BIGINT)")
